@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +28,7 @@ def detect(
     `nvml` and `root` (under which /proc, /sys and /dev are looked up) are for tests.
     """
     environ = os.environ if environ is None else environ
+    host = os.uname()
     inventory = gpu_module.inventory(nvml, root=root)
     seen = visible(inventory.gpus, inventory.mig_devices, environ)
     group = limits.cgroup(root)
@@ -36,8 +37,8 @@ def detect(
     nofile, nofile_hard = limits.open_files()
     installed = packages.versions()
     return Machine(
-        hostname=platform.node(),
-        arch=_ARCHES.get(platform.machine().lower(), "amd64"),
+        hostname=host.nodename,
+        arch=_ARCHES.get(host.machine.lower(), "amd64"),
         cpus=limits.cpus(group),
         memory_bytes=memory,
         memory_available_bytes=available,
@@ -64,6 +65,6 @@ def detect(
         interfaces=network.interfaces(),
         cgroup=group,
         packages=installed,
-        python_version=platform.python_version(),
+        python_version=".".join(str(part) for part in sys.version_info[:3]),
         probe=Local(root),
     )

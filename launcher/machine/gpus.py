@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.machine.model import Gpu, GpuHolder, GpuLink
 from launcher.machine.nvml import Nvml, NvmlUnavailable, session, text
@@ -30,8 +29,7 @@ _FABRIC_NONE, _FABRIC_COMPLETED = 0, 3
 _FABRIC_STATE = {1: "not started", 2: "in progress", _FABRIC_COMPLETED: "completed"}
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(NamedTuple):
     """All that one look at NVML gave; empty with an `error` where NVML could not be asked."""
 
     gpus: tuple[Gpu, ...] = ()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.machine import sockets
 
 
-@dataclass(frozen=True, slots=True)
 class Local:
     """Answers for the machine that this runs on; see `probe.Probe` for what each means."""
 
-    root: Path = Path("/")
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
 
     def disk_free(self, path: str) -> int | None:
         try:

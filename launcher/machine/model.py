@@ -57,8 +57,10 @@ class Gpu:
 
     @property
     def cuda_name(self) -> str:
-        """What CUDA_VISIBLE_DEVICES calls it: the index, right under CUDA_DEVICE_ORDER=PCI_BUS_ID or among equal
-        GPUs, or a MIG device's UUID."""
+        """What CUDA_VISIBLE_DEVICES calls it: a MIG device's UUID, else the index.
+
+        The index holds under CUDA_DEVICE_ORDER=PCI_BUS_ID, and always among equal GPUs.
+        """
         return self.uuid if self.uuid.startswith("MIG-") else str(self.index)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Mapping
 
@@ -30,11 +29,14 @@ NAMES = (
 
 def versions() -> dict[str, str]:
     """Distribution to version, of those in `NAMES` that this interpreter would import."""
+    # Here, not above: it loads the email parser, which a dry run for another machine never needs.
+    from importlib import metadata
+
     found = {}
     for name in NAMES:
         try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
         if version:  # a folder with torn metadata gives None
             found[name] = version

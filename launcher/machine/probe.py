@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from launcher.machine import sockets
-
-T = TypeVar("T")
 
 
 class Probe(Protocol):
@@ -34,7 +29,6 @@ class Probe(Protocol):
         """Seconds since the epoch, by this machine's clock."""
 
 
-@dataclass(frozen=True, slots=True)
 class Unknown:
     """The probe of a machine that is not here: it knows nothing and has nothing against anything."""
 
@@ -55,43 +49,3 @@ class Unknown:
 
     def now(self) -> float | None:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Scripted:
-    """A probe with given answers, for tests. Paths answer for everything below them."""
-
-    disks: Mapping[str, int] = field(default_factory=dict)
-    file_systems: Mapping[str, str] = field(default_factory=dict)
-    read_only: tuple[str, ...] = ()
-    ports: Mapping[int, sockets.Holder | str] = field(default_factory=dict)
-    """Port to who holds it, or to the error of a bind."""
-    clock: float = field(default_factory=time.time)
-
-    def disk_free(self, path: str) -> int | None:
-        return _below(self.disks, path)
-
-    def file_system(self, path: str) -> str | None:
-        return _below(self.file_systems, path)
-
-    def writable(self, path: str) -> bool | None:
-        return _below(dict.fromkeys(self.read_only, False), path) is None
-
-    def port_error(self, host: str, port: int) -> str | None:
-        answer = self.ports.get(port)
-        if answer is None:
-            return None
-        return answer if isinstance(answer, str) else "Address already in use"
-
-    def port_holder(self, host: str, port: int) -> sockets.Holder | None:
-        answer = self.ports.get(port)
-        return answer if isinstance(answer, sockets.Holder) else None
-
-    def now(self) -> float | None:
-        return self.clock
-
-
-def _below(answers: Mapping[str, T], path: str) -> T | None:
-    """The answer of the longest folder that `path` is in."""
-    inside = [folder for folder in answers if path == folder or path.startswith(folder.rstrip("/") + "/")]
-    return answers[max(inside, key=len)] if inside else None

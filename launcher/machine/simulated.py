@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from launcher.findings import did_you_mean
 from launcher.machine.model import GIB, Cgroup, Gpu, GpuLink, Interface, Machine, Namespaces
 from launcher.machine.products import PRODUCTS, Arch, Product, product_name
+from launcher.machine.sockets import Holder
+
+T = TypeVar("T")
 
 
 def like(product: str, gpus: int | None = None, *, arch: Arch | None = None, **changes: Any) -> Machine:
@@ -66,3 +72,43 @@ def make_gpu(product: Product, index: int, **changes: Any) -> Gpu:
         fabric="completed",
     )
     return dataclasses.replace(gpu, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """A probe with given answers, for tests. Paths answer for everything below them."""
+
+    disks: Mapping[str, int] = field(default_factory=dict)
+    file_systems: Mapping[str, str] = field(default_factory=dict)
+    read_only: tuple[str, ...] = ()
+    ports: Mapping[int, Holder | str] = field(default_factory=dict)
+    """Port to who holds it, or to the error of a bind."""
+    clock: float = field(default_factory=time.time)
+
+    def disk_free(self, path: str) -> int | None:
+        return _below(self.disks, path)
+
+    def file_system(self, path: str) -> str | None:
+        return _below(self.file_systems, path)
+
+    def writable(self, path: str) -> bool | None:
+        return _below(dict.fromkeys(self.read_only, False), path) is None
+
+    def port_error(self, host: str, port: int) -> str | None:
+        answer = self.ports.get(port)
+        if answer is None:
+            return None
+        return answer if isinstance(answer, str) else "Address already in use"
+
+    def port_holder(self, host: str, port: int) -> Holder | None:
+        answer = self.ports.get(port)
+        return answer if isinstance(answer, Holder) else None
+
+    def now(self) -> float | None:
+        return self.clock
+
+
+def _below(answers: Mapping[str, T], path: str) -> T | None:
+    """The answer of the longest folder that `path` is in."""
+    inside = [folder for folder in answers if path == folder or path.startswith(folder.rstrip("/") + "/")]
+    return answers[max(inside, key=len)] if inside else None

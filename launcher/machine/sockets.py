@@ -7,16 +7,15 @@ import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 _LISTEN = "0A"
 _SOCKET = "socket:["
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A process that listens on a port."""
 
     pid: int | None
@@ -32,8 +31,7 @@ class Holder:
         return f"pid {self.pid} ({self.name or 'unknown'}) on {self.address}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Listening:
+class _Listening(NamedTuple):
     address: str
     port: int
     inode: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from launcher.machine.model import Gpu
 
@@ -14,8 +14,7 @@ CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 _NUMBER = re.compile(r"[+-]?\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
+class Visible(NamedTuple):
     """The GPUs in the order that CUDA numbers them."""
 
     gpus: tuple[Gpu, ...]
