@@ -1,0 +1,1 @@
+"""Checks: small pure functions from target, plan and machine to findings."""

@@ -1,0 +1,93 @@
+"""The command line: one thin module per command, imported only when its command is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from launcher.findings import Exit, Finding, LauncherError, did_you_mean
+
+COMMANDS: dict[str, str] = {
+    "serve": "start a target's deployment and keep it serving (the default)",
+    "plan": "show the exact processes, environments, ports and deadlines; starts nothing",
+    "targets": "list the targets, and which of them fit this machine",
+}
+"""Command to its one line of help; each is the module `launcher.cli.<command>` with `configure` and `run`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our error form and exit code, and without guessing abbreviated flags."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        fix = f"see {self.prog} --help"
+        if message.startswith("unrecognized arguments:"):
+            unknown = message.partition(":")[2].split()[0].partition("=")[0]
+            known = [flag for action in self._actions for flag in action.option_strings]
+            fix = did_you_mean(unknown, known) if unknown.startswith("-") else fix
+        raise LauncherError(Finding(code="command-line", what=message, where="the command line", fix=fix))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code. Errors go to stderr, one finding a line, never a traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except LauncherError as error:
+        for finding in error.findings:
+            print(finding.line(), file=sys.stderr)
+        return int(error.exit_code)
+    except BrokenPipeError:
+        # `launcher plan | head`: the reader has what it wanted. Keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = "serve"
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments.pop(0)
+        if name not in COMMANDS:
+            raise LauncherError(
+                Finding(
+                    code="command-line",
+                    what=f"there is no command {name!r}",
+                    where="the command line",
+                    fix=did_you_mean(name, COMMANDS),
+                )
+            )
+    elif not arguments or arguments[0] in ("-h", "--help"):
+        _overview().print_help()
+        return int(Exit.OK if arguments else Exit.USAGE)
+    elif arguments[0] == "--version":
+        from launcher import __version__
+
+        print(f"launcher {__version__}")
+        return int(Exit.OK)
+    module = importlib.import_module(f"launcher.cli.{name.replace('-', '_')}")
+    parser = Parser(prog=f"launcher {name}", description=module.__doc__)
+    module.configure(parser)
+    return int(module.run(parser.parse_args(arguments)))
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    return argparse.ArgumentParser(
+        prog="launcher",
+        usage="launcher [serve] --target NAME [options]\n       launcher COMMAND [options]",
+        description="Turns a named target into a running deployment of gpt-oss-120b on NVIDIA Dynamo.",
+        epilog=f"commands:\n{listing}\n\nlauncher COMMAND --help says more. Exit codes: 0 stopped as asked, 2 wrong command "
+        "line,\nenvironment or target, 3 a check failed, 4 a process failed for good, 5 something had to be killed.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=True,
+    )

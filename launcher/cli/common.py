@@ -1,0 +1,221 @@
+"""What the commands that read a target have in common: options, settings, target, machine, plan."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher import settings as settings_module
+from launcher.findings import Finding, LauncherError, Severity
+from launcher.machine import PRODUCTS, Machine, detect
+from launcher.plan.build import Planner, Request
+from launcher.plan.model import Plan
+from launcher.plan.ports import NoPorts, PortTable, can_bind, free_everywhere
+from launcher.settings import Settings
+from launcher.target.resolve import Resolved, resolve
+
+DEFAULT_DYNAMO = (1, 6, 1)
+"""Release assumed where none is installed, for planning elsewhere."""
+
+
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say what to run; none has a default here, so that the environment's values count."""
+    group = parser.add_argument_group("what to run")
+
+    def option(flag: str, **kwargs: Any) -> None:
+        group.add_argument(flag, default=argparse.SUPPRESS, **kwargs)
+
+    option("--target", metavar="NAME", help="a target of configs/targets, or a path to a target file")
+    option("--engine", metavar="KIND", help="auto (the target's own), vllm, trtllm, mocker, echo")
+    option("--set", metavar="PATH=VALUE", action="append", help="change one value of the target; repeatable")
+    option("--http-host", metavar="ADDRESS", help="where the API listens")
+    option("--http-port", metavar="PORT", help="the API's port; 0 takes a free one")
+    option("--admin-host", metavar="ADDRESS", help="where the admin server listens")
+    option("--admin-port", metavar="PORT", help="the admin server's port; 0 takes a free one")
+    option("--base-port", metavar="PORT", help="start of the internal ports")
+    option("--log-format", metavar="FORMAT", help="text, json, or auto: text on a terminal")
+    option("--log-dir", metavar="DIR", help="also keep each process's log in a file here")
+    option("--state-dir", metavar="DIR", help="where runs keep their private folders")
+    option("--cache-dir", metavar="DIR", help="where compile caches are kept")
+    option("--config-dir", metavar="DIR", help="a folder with targets/ in place of the built-in one")
+    option("--python", metavar="PATH", help="the interpreter that has Dynamo and the engine")
+
+
+def add_machine_option(parser: argparse.ArgumentParser) -> None:
+    """For commands that start nothing: plan for a machine that is not this one."""
+    parser.add_argument(
+        "--machine", metavar="GPU[:COUNT]", default=argparse.SUPPRESS, help="plan for another machine, such as H200:8"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A command's settings and the target that they name."""
+
+    settings: Settings
+    given: dict[str, str]
+    """Setting to who set it."""
+    resolved: Resolved
+    native: str
+    """The engine that the target was written for."""
+
+
+def load(args: argparse.Namespace) -> Loaded:
+    """Settings and target. Raises LauncherError for anything wrong with either."""
+    values = {name: value for name, value in vars(args).items() if name in Settings.model_fields}
+    if "set" in values:
+        values["set"] = tuple(values["set"])
+    settings, given = settings_module.load(values)
+    if settings.target is None:
+        from launcher.target import catalog
+
+        raise LauncherError(
+            Finding(
+                code="target-missing",
+                what="no target was named",
+                where="the command line",
+                fix="--target NAME with one of: " + ", ".join(catalog.names(settings.config_dir)),
+            )
+        )
+    folder = settings.config_dir
+    resolved = resolve(settings.target, settings.overrides(given), folder)
+    native = resolved.target.engine.kind
+    if settings.engine != "auto":
+        native = resolve(settings.target, (), folder).target.engine.kind
+    return Loaded(settings, given, resolved, native)
+
+
+def machine_for(settings: Settings) -> Machine:
+    """The machine to plan for: this one, or the one that `--machine` names."""
+    if settings.machine is None:
+        return detect()
+    product, _, count = settings.machine.partition(":")
+    if product.upper() not in PRODUCTS or (count and not count.isdecimal()):
+        raise LauncherError(
+            Finding(
+                code="machine-unknown",
+                what=f"{settings.machine!r} is no machine",
+                where="--machine",
+                fix="GPU[:COUNT] with one of: " + ", ".join(sorted(PRODUCTS)),
+            )
+        )
+    return Machine.like(product, int(count) if count else None)
+
+
+@dataclass(slots=True)
+class Planned:
+    """A plan with what made it, for as long as its ports are held."""
+
+    plan: Plan
+    planner: Planner
+    machine: Machine
+    findings: tuple[Finding, ...]
+
+
+@contextmanager
+def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]:
+    """Plan the target on the machine. Raises LauncherError for what makes a plan impossible.
+
+    `run_name` fixes the name of the run's folder, for output that must not change from call to call.
+    """
+    from launcher.checks import target as target_checks
+
+    settings, resolved = loaded.settings, loaded.resolved
+    target = resolved.target
+    findings = list(target_checks.check(resolved))
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        raise LauncherError(errors)
+    machine = machine_for(settings)
+    state = (settings.state_dir or settings_module.default_state_dir()).absolute()
+    name = run_name or f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    ceiling = min(32767, machine.ephemeral_range[0] - 1)
+    try:
+        table = PortTable(target.network.base_port, ceiling)
+    except NoPorts as error:
+        raise LauncherError(
+            Finding(
+                code="ports-exhausted",
+                what=str(error),
+                where=resolved.origin("network", "base_port"),
+                fix="choose a lower --base-port, or stop another launcher on this machine",
+            )
+        ) from None
+    try:
+        request = Request(
+            run_dir=str(state / name),
+            cache_dir=str((settings.cache_dir or settings_module.default_cache_dir()).absolute()),
+            python=settings_module.python_for(settings),
+            dynamo=_version(machine.packages.get("ai-dynamo")),
+            native=loaded.native,
+            json_logs=wants_json(settings),
+            http_port=_public_port(target.network.http_port, target.network.http_host, table, "http"),
+            admin_port=_public_port(target.network.admin_port, target.network.admin_host, table, "admin"),
+            inherited=dict(os.environ),
+        )
+        planner = Planner(target, machine, request, table)
+        yield Planned(planner.plan(), planner, machine, tuple(findings))
+    finally:
+        table.close()
+
+
+def wants_json(settings: Settings) -> bool:
+    """Whether log lines are JSON objects: as asked, else text on a terminal and JSON in a container's log."""
+    if settings.log_format == "auto":
+        return not sys.stdout.isatty() and (os.getpid() == 1 or "KUBERNETES_SERVICE_HOST" in os.environ)
+    return settings.log_format == "json"
+
+
+def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:
+    """A port that others know is never moved; 0 asks for any."""
+    return wanted if wanted else table.take("launcher", purpose)
+
+
+def check_public_ports(plan: Plan) -> None:
+    """Raise LauncherError where the API's or the admin server's port is taken, naming the holder."""
+    from launcher.machine.sockets import listener
+
+    findings = []
+    for purpose, host, port, flag in (
+        ("the API", plan.http_host, plan.http_port, "--http-port"),
+        ("the admin server", plan.admin_host, plan.admin_port, "--admin-port"),
+    ):
+        if can_bind(host, port):
+            continue
+        holder = listener(port)
+        who = f"held by pid {holder.pid} ({holder.name})" if holder is not None and holder.pid else "not to be had"
+        near = next((number for number in range(port + 1, port + 200) if number < 65536 and free_everywhere(number)), 0)
+        findings.append(
+            Finding(
+                code="port-taken",
+                what=f"port {port} of {purpose} on {host} is {who}",
+                where=flag,
+                fix=f"stop the holder, or use {flag} {near}",
+            )
+        )
+    if findings:
+        raise LauncherError(findings)
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return DEFAULT_DYNAMO
+    numbers = []
+    for part in text.split(".")[:3]:
+        if not part.isdecimal():
+            break
+        numbers.append(int(part))
+    return tuple(numbers) or DEFAULT_DYNAMO
+
+
+def as_path(text: str) -> Path:
+    """A path given on the command line, absolute."""
+    return Path(text).expanduser().absolute()

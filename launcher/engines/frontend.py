@@ -1,0 +1,39 @@
+"""The Dynamo frontend: OpenAI API, router, parsers."""
+
+from __future__ import annotations
+
+from launcher.engines import environment, flags, model
+from launcher.engines.base import Context, PortNeed, Slot
+from launcher.plan.model import Http, Process, Role, Stop
+
+PORT_NEEDS = (PortNeed("rpc"),)
+
+
+def build(context: Context, slot: Slot) -> Process:
+    """The process of the frontend."""
+    target = context.target
+    router = target.router
+    argv = [context.python, "-m", "dynamo.frontend", "--router-mode", router.mode]
+    if router.mode == "kv":
+        argv.append("--no-router-kv-events" if router.approximate else "--router-kv-events")
+    argv += ["--kv-cache-block-size", str(target.kv.block_size)]
+    argv += ["--migration-limit", str(target.frontend.migration_limit)]
+    argv += ["--http-host", context.http_host, "--http-port", str(context.http_port)]
+    argv += flags.to_argv(target.frontend.args)
+    env = environment.shared(context, slot)
+    # After this the listener closes and a 503 becomes a refused connection; streams go on either way.
+    env["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"] = str(max(1, int(context.frontend_drain_s)))
+    env |= model.model_env(context)
+    env |= flags.to_env(target.frontend.env)
+    host = "127.0.0.1" if context.http_host in ("0.0.0.0", "::") else context.http_host
+    return Process(
+        name=slot.name,
+        role=Role.FRONTEND,
+        argv=tuple(argv),
+        env=env,
+        ports={"http": context.http_port, **slot.ports},
+        health=Http(host, context.http_port, "/health"),
+        stop=Stop(leader_s=context.frontend_drain_s),
+        stop_stage=0,
+        incarnation=slot.incarnation,
+    )

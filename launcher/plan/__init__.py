@@ -1,0 +1,1 @@
+"""Target and machine become a plan: GPU assignment, ports, deadlines, engine files."""

@@ -1,0 +1,181 @@
+"""Target + machine -> plan. Pure but for trying ports; starts nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher.engines import environment, frontend, registry
+from launcher.engines import model as engine_model
+from launcher.engines.base import Context, PortNeed, Slot
+from launcher.findings import Finding, LauncherError
+from launcher.machine import Machine
+from launcher.plan import deadlines, gpus
+from launcher.plan.gpus import Assignment
+from launcher.plan.model import Plan, Process, Role
+from launcher.plan.ports import NoPorts, PortTable
+from launcher.target.schema import Target, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What planning needs besides target and machine; every path is absolute."""
+
+    run_dir: str
+    cache_dir: str
+    python: str
+    dynamo: tuple[int, ...]
+    native: str
+    """The engine that the target was written for."""
+    json_logs: bool
+    http_port: int
+    """The API's port, already chosen where the target left it open."""
+    admin_port: int
+    inherited: Mapping[str, str]
+
+
+class Planner:
+    """Makes the plan, and later each restarted process: same name and role, fresh ports."""
+
+    def __init__(self, target: Target, machine: Machine, request: Request, ports: PortTable) -> None:
+        self.target = target
+        self.machine = machine
+        self._request = request
+        self._ports = ports
+        self._engine = registry.worker_engine(target)
+        self._assigned = gpus.assign(target, self._gpu_names())
+        stops = {role: self._engine.stop(target, role) for role, _ in target.workers.items()}
+        self._deadlines = deadlines.schedule(target.deadlines, stops)
+        self._context = self._make_context()
+
+    def plan(self) -> Plan:
+        """The whole deployment. Raises LauncherError where the ports do not suffice."""
+        target, context = self.target, self._context
+        try:
+            processes = [self._frontend(0)]
+            for role, workers in target.workers.items():
+                processes += [self._worker(role, workers, index, 0) for index in range(workers.count)]
+        except NoPorts as error:
+            raise LauncherError(_no_ports(error, target)) from None
+        return Plan(
+            target=target.name,
+            engine=target.engine.kind,
+            simulated=context.simulated,
+            model=target.model.name,
+            run_dir=context.run_dir,
+            discovery_dir=context.discovery_dir,
+            http_host=target.network.http_host,
+            http_port=context.http_port,
+            admin_host=target.network.admin_host,
+            admin_port=self._request.admin_port,
+            processes=tuple(processes),
+            deadlines=self._deadlines,
+            scrub=environment.SCRUB,
+            links=engine_model.model_links(context),
+            min_ready={
+                role.value: workers.count if workers.min_ready is None else min(workers.min_ready, workers.count)
+                for role, workers in target.workers.items()
+            },
+            notes=tuple(self._notes()),
+        )
+
+    def respawn(self, process: Process, incarnation: int) -> Process:
+        """The process again, with fresh ports; the API's port stays, because clients know it.
+
+        Raises LauncherError where the block of ports is used up.
+        """
+        own = [port for purpose, port in process.ports.items() if purpose != "http"]
+        self._ports.release(own)
+        try:
+            if process.role is Role.FRONTEND:
+                return self._frontend(incarnation)
+            workers = dict(self.target.workers.items())[process.role]
+            return self._worker(process.role, workers, int(process.name.rpartition("-")[2]), incarnation)
+        except NoPorts as error:
+            raise LauncherError(_no_ports(error, self.target)) from None
+
+    def _frontend(self, incarnation: int) -> Process:
+        name = Role.FRONTEND.value
+        ports = self._take(name, frontend.PORT_NEEDS)
+        slot = Slot(name, Role.FRONTEND, 0, None, (), (), ports, incarnation)
+        return dataclasses.replace(frontend.build(self._context, slot), incarnation=incarnation)
+
+    def _worker(self, role: Role, workers: Workers, index: int, incarnation: int) -> Process:
+        name = f"{role.value}-{index}"
+        ports = self._take(name, self._engine.port_needs(self.target, role, workers))
+        given = self._assigned.get((role, index), Assignment((), ()))
+        slot = Slot(name, role, index, workers, given.own, given.visible, ports, incarnation)
+        return self._engine.build(self._context, slot)
+
+    def _take(self, owner: str, needs: tuple[PortNeed, ...]) -> dict[str, int]:
+        return {need.purpose: self._ports.take(owner, need.purpose, need.span) for need in needs}
+
+    def _gpu_names(self) -> list[str]:
+        """CUDA's names of the GPUs to use. Where too few are here, those that the right machine would have.
+
+        The shortage is a check's finding; the plan still shows what would run.
+        """
+        if self._engine.simulated:
+            return []
+        visible = self.machine.visible
+        by_uuid = "GPU-" in self.machine.visible_by
+        names = [gpu.uuid if by_uuid else gpu.cuda_name for gpu in visible]
+        wanted = gpus.needed(self.target)
+        spare = (str(index) for index in range(wanted * 2 + len(names)) if str(index) not in names)
+        while len(names) < wanted:
+            names.append(next(spare))
+        return names
+
+    def _make_context(self) -> Context:
+        target, request = self.target, self._request
+        loopback = next((interface.name for interface in self.machine.interfaces if interface.loopback), "lo")
+        return Context(
+            target=target,
+            dynamo=request.dynamo,
+            python=request.python,
+            run_dir=request.run_dir,
+            discovery_dir=f"{request.run_dir}/discovery",
+            namespace=target.name,
+            loopback=loopback,
+            cache_dir=request.cache_dir,
+            cache_key=self._cache_key(),
+            http_host=target.network.http_host,
+            http_port=request.http_port,
+            frontend_drain_s=self._deadlines.drain_s[Role.FRONTEND.value],
+            json_logs=request.json_logs,
+            simulated=self._engine.simulated,
+            native=request.native,
+            inherited=request.inherited,
+        )
+
+    def _cache_key(self) -> str:
+        """Versions, model and GPU: what decides whether compiled code may be used again."""
+        packages = self.machine.packages
+        parts = [
+            f"{name}-{packages[name]}" for name in ("vllm", "tensorrt-llm", "torch", "triton") if name in packages
+        ] or [self.target.validated.engine.replace(" ", "-")]
+        gpu = self.machine.visible[0].product if self.machine.visible else "".join(self.target.hardware.gpu[:1])
+        parts += [self.target.model.id.rpartition("/")[2], gpu or "no-gpu", self.machine.arch]
+        return "_".join(parts)
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self._context.simulated:
+            notes.append("Simulated: no model is computed; text and timing come from Dynamo's simulator.")
+            if self._request.native == "trtllm" and self.target.workers.disaggregated:
+                notes.append(
+                    "The simulator's TensorRT-LLM type cannot hand over from prefill to decode (Dynamo 1.3.1 to 1.6.1): "
+                    "its vLLM type stands in."
+                )
+        return notes
+
+
+def _no_ports(error: NoPorts, target: Target) -> Finding:
+    return Finding(
+        code="ports-exhausted",
+        what=str(error),
+        where="network.base_port",
+        why=f"{target.name} needs ports of its own for each process",
+        fix="choose a lower --base-port, or stop another launcher on this machine",
+    )

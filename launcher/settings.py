@@ -1,0 +1,161 @@
+"""Who asked for what: the command line over `LAUNCHER_*` variables over the target file."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from launcher.findings import Finding, LauncherError, did_you_mean, nearest
+from launcher.target import overrides
+from launcher.target.overrides import Override
+
+PREFIX = "LAUNCHER_"
+# Kubernetes injects these for a Service called "launcher"; nobody set them by hand.
+SERVICE_LINK = re.compile(r"^LAUNCHER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP).*)?)$|^LAUNCHER_PORT$")
+Word = Annotated[str, Field(min_length=1, max_length=4096)]
+PortNumber = Annotated[int, Field(ge=0, le=65535)]
+
+
+class Settings(BaseSettings):
+    """How to run a target, as opposed to what the target is. Every field is also `LAUNCHER_<FIELD>`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    target: Word | None = None
+    engine: Literal["auto", "vllm", "trtllm", "mocker", "echo"] = "auto"
+    set: Annotated[tuple[str, ...], NoDecode] = ()
+    """PATH=VALUE changes to the target; in the environment one per line."""
+    http_host: Word | None = None
+    http_port: PortNumber | None = None
+    admin_host: Word | None = None
+    admin_port: PortNumber | None = None
+    base_port: Annotated[int, Field(ge=1024, le=32000)] | None = None
+    log_format: Literal["auto", "text", "json"] = "auto"
+    log_dir: Path | None = None
+    state_dir: Path | None = None
+    cache_dir: Path | None = None
+    config_dir: Path | None = None
+    python: Path | None = None
+    """The interpreter that has Dynamo and the engine, where it is not the launcher's own."""
+    machine: Word | None = None
+    """Plan for a machine that is not this one, such as `H200` or `B200:8`; only for commands that start nothing."""
+
+    @field_validator("set", mode="before")
+    @classmethod
+    def _lines(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(line.strip() for line in value.splitlines() if line.strip())
+        return value
+
+    def overrides(self, given: Mapping[str, str]) -> list[Override]:
+        """The settings that are values of the target, as overrides; `given` says who set each (see `load`)."""
+        changes = []
+        for field, path in TARGET_FIELDS.items():
+            value = getattr(self, field)
+            if value is not None:
+                changes.append(Override(path, value, given.get(field, "default")))
+        if self.engine != "auto":
+            changes.append(Override(("engine", "kind"), self.engine, given.get("engine", "default")))
+        # Last: the most exact of all, so it wins over a variable that says the same more generally.
+        changes += [overrides.parse(text, given.get("set", "--set")) for text in self.set]
+        return changes
+
+
+TARGET_FIELDS: dict[str, tuple[str, ...]] = {
+    "http_host": ("network", "http_host"),
+    "http_port": ("network", "http_port"),
+    "admin_host": ("network", "admin_host"),
+    "admin_port": ("network", "admin_port"),
+    "base_port": ("network", "base_port"),
+}
+"""Settings that stand for a value of the target."""
+
+
+def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> tuple[Settings, dict[str, str]]:
+    """The settings from the command line's values and the environment, and who set each field.
+
+    Raises LauncherError with one finding for each unknown variable or wrong value.
+    """
+    environ = os.environ if environ is None else environ
+    faults = list(_unknown(environ))
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            field = str(fault["loc"][0]) if fault["loc"] else ""
+            where = _flag(field) if field in given else PREFIX + field.upper()
+            message = fault["msg"][:1].lower() + fault["msg"][1:]
+            faults.append(
+                Finding(
+                    code="setting-value",
+                    what=f"{fault.get('input')!r}: {message}",
+                    where=where,
+                    fix=_closest(fault),
+                )
+            )
+        raise LauncherError(faults) from None
+    if faults:
+        raise LauncherError(faults)
+    origins: dict[str, str] = {}
+    for field in Settings.model_fields:
+        if field in given:
+            origins[field] = _flag(field)
+        elif PREFIX + field.upper() in environ:
+            origins[field] = PREFIX + field.upper()
+    return settings, origins
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _closest(fault: Any) -> str:
+    if fault["type"] != "literal_error":
+        return ""
+    allowed = [part.strip("' ") for part in fault["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+    close = nearest(str(fault.get("input")), allowed)
+    return f"did you mean {close!r}?" if close else ""
+
+
+def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
+    known = {PREFIX + field.upper() for field in Settings.model_fields}
+    for name in sorted(environ):
+        # LAUNCHER_TEST_*: the test suite's own; LAUNCHER_PROCESS marks a child of another launcher.
+        if not name.startswith(PREFIX) or name in known or name.startswith(("LAUNCHER_TEST_", "LAUNCHER_PROCESS")):
+            continue
+        if SERVICE_LINK.match(name):
+            continue
+        yield Finding(
+            code="setting-unknown",
+            what=f"there is no setting {name}",
+            where="the environment",
+            fix=did_you_mean(name, known),
+        )
+
+
+def default_state_dir() -> Path:
+    """Where runs keep their private folders: the user's runtime folder, else one of their own in /tmp."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
+        return Path(runtime) / "gpt-oss-launcher"
+    return Path("/tmp") / f"gpt-oss-launcher-{os.getuid()}"
+
+
+def default_cache_dir() -> Path:
+    """Compile caches: beside the model cache, which is what pods keep on a volume, else in the home folder."""
+    home = os.environ.get("HF_HOME")
+    if home:
+        return Path(home) / ".cache" / "gpt-oss-launcher"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpt-oss-launcher"
+
+
+def python_for(settings: Settings) -> str:
+    """The interpreter that the children run under."""
+    return str(settings.python) if settings.python is not None else sys.executable
