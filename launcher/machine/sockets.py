@@ -57,6 +57,8 @@ def can_bind(host: str, port: int) -> OSError | None:
     SO_REUSEADDR is set, as every server of the deployment sets it: connections that linger in TIME_WAIT
     do not stop a bind, a listener does. A port that is no port number gives an OSError too.
     """
+    if not 0 <= port <= 65535:  # getaddrinfo would take it modulo 65536
+        return OSError(f"{port} is no port number")
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
@@ -69,7 +71,7 @@ def can_bind(host: str, port: int) -> OSError | None:
                 sock.listen(1)
     except OSError as error:
         return error
-    except (OverflowError, UnicodeError) as error:
+    except (UnicodeError, ValueError) as error:
         return OSError(str(error))
     return None
 

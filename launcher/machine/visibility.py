@@ -11,7 +11,7 @@ from launcher.machine.model import Gpu
 CUDA = "CUDA_VISIBLE_DEVICES"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
-_NUMBER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class Visible(NamedTuple):
@@ -75,9 +75,9 @@ def _by_cuda(
     if entries in ([""], ["-1"], ["NoDevFiles"]):
         return (), ()
     # The first entry decides whether the list is of numbers or of identifiers; the other kind is invalid.
-    kind = next((prefix for prefix in ("GPU-", "MIG-") if entries[0].startswith(prefix)), "")
+    kind = _kind(entries[0])
     for place, entry in enumerate(entries):
-        gpu = _find(entry, gpus, mig_devices) if entry.startswith(kind) else None
+        gpu = _find(entry, gpus, mig_devices) if _kind(entry) == kind else None
         if gpu is None:
             hidden = entries[place + 1 :]
             also = f"; CUDA hides it and all after it ({', '.join(hidden)})" if hidden else ""
@@ -90,9 +90,13 @@ def _by_cuda(
     return tuple(chosen), ()
 
 
+def _kind(entry: str) -> str:
+    return entry[:4] if entry.startswith(("GPU-", "MIG-")) else ""
+
+
 def _find(entry: str, gpus: Sequence[Gpu], mig_devices: Sequence[Gpu]) -> Gpu | None:
     """The one GPU that an entry names: an index, or the beginning of a UUID that no other has."""
-    if entry.startswith(("GPU-", "MIG-")):
+    if _kind(entry):
         found = [gpu for gpu in (*gpus, *mig_devices) if gpu.uuid.startswith(entry)]
         return found[0] if len(found) == 1 else None
     # CUDA reads numbers as strtoul does: what follows the digits is ignored.
