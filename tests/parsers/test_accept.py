@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "mocker, unknown flag": (wrong("dynamo.mocker", "--no-such-flag", "1"), ["--no-such-flag"]),
     "trtllm, unknown flag": (wrong("dynamo.trtllm", "--no-such-flag", "1"), ["--no-such-flag"]),
     "frontend, bad choice": (wrong("dynamo.frontend", "--router-mode", "odd"), ["--router-mode", "odd"]),
-    "mocker, bad choice": (wrong("dynamo.mocker", "--engine-type", "odd"), ["--engine-type", "odd"]),
+    "mocker, bad choice": (wrong("dynamo.mocker", "--event-plane", "odd"), ["--event-plane", "odd"]),
     "trtllm, bad choice": (wrong("dynamo.trtllm", "--disaggregation-mode", "odd"), ["--disagg", "odd"]),
     "vllm, bad choice": (wrong("dynamo.vllm", "--dyn-tool-call-parser", "odd"), ["--dyn-tool", "odd"]),
     "frontend, abbreviated": (wrong("dynamo.frontend", "--kv-cache-block", "64"), ["--kv-cache-block"]),
