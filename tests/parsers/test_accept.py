@@ -229,7 +229,11 @@ def test_flags_seen_to_work_on_a_gpu_are_taken() -> None:
         (["--kv-events-config", '["zmq"]'], "must be a JSON object"),
         (["--kv-events-config", '{"enable_kv_cache_event": true}'], "did you mean enable_kv_cache_events?"),
         (["--kv-events-config", '{"enable_kv_cache_events": "yes"}'], "must be bool"),
-        (["--kv-transfer-config", '{"kv_connector": "NixlConector"}'], "did you mean NixlConnector?"),
+        (
+            ["--kv-transfer-config", '{"kv_connector": "NixlConector", "kv_role": "kv_both"}'],
+            "did you mean NixlConnector?",
+        ),
+        (["--kv-transfer-config", '{"kv_connector": "NixlConnector"}'], "kv_connector without kv_role"),
         (["--kv-transfer-config", '{"kv_role": "both"}'], "'both' is not one of its values"),
         (["--speculative-config", '{"method": "eagle4"}'], "did you mean eagle"),
         (["--speculative-config", '{"num_speculative_tokens": 0}'], "must be > 0"),
@@ -259,7 +263,10 @@ def test_what_vllm_would_refuse_is_refused_once(argv: list[str], words: str) -> 
         ["--max-num-batched-tokens", "32k", "--max-model-len", "auto"],
         ["--attention-backend", "flashinfer"],
         ["--compilation-config.pass_config.eliminate_noops", "true", "--compilation-config.mode", "3"],
-        ["--kv-transfer-config", '{"kv_connector": "Mine", "kv_connector_module_path": "my.module"}'],
+        [
+            "--kv-transfer-config",
+            json.dumps({**NIXL, "kv_connector": "Mine", "kv_connector_module_path": "m"}),
+        ],
     ],
 )
 def test_other_spellings_that_vllm_takes_are_taken(argv: list[str]) -> None:

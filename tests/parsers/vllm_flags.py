@@ -181,6 +181,8 @@ def _check_config(where: str, entry: Entry, value: Any, args: EngineArgs) -> lis
     if keys is None or entry.get("opaque"):
         return []
     problems = []
+    if value.get("kv_connector") and "kv_role" not in value:
+        problems.append(f"{where}: kv_connector without kv_role")
     for key, item in value.items():
         if key not in keys:
             problems.append(f"{where}: unknown key {key!r}{_nearest(key, keys)}")
