@@ -77,7 +77,9 @@ def load_frontend() -> Parse:
 def load_mocker() -> Parse:
     """The parser of ``dynamo.mocker``."""
     args = importlib.import_module("dynamo.mocker.args")
-    return lambda argv: (args.parse_args(list(argv)), [])
+    # The default endpoint is made from DYN_NAMESPACE at import, so each command line needs its own import;
+    # only this one module is run again.
+    return lambda argv: (importlib.reload(args).parse_args(list(argv)), [])
 
 
 def load_trtllm() -> Parse:

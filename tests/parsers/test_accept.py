@@ -182,6 +182,15 @@ def test_the_environment_of_one_command_line_does_not_reach_the_next() -> None:
     assert second["parsed"]["router_mode"] != "kv"
 
 
+def test_the_mocker_sees_its_namespace_though_it_reads_it_at_import() -> None:
+    argv = GOOD["dynamo.mocker"]
+    first, second = ask_here(
+        question("dynamo.mocker", argv), question("dynamo.mocker", argv, {"DYN_NAMESPACE": "mine"})
+    )
+    assert first["parsed"]["endpoint"] == "dyn://dynamo.prefill.generate"
+    assert second["parsed"]["endpoint"] == "dyn://mine.prefill.generate"
+
+
 def test_ambient_dynamo_variables_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYN_ROUTER_MODE", "kv")
     (answer,) = ask_here(question("dynamo.frontend", []))
