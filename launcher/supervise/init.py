@@ -1,0 +1,142 @@
+"""The outer process: a minimal init around the launcher, so that nothing survives either of the two.
+
+The outer forwards signals, reaps orphans, and when the inner (the launcher proper) ends for any reason ends every
+descendant, removes what the inner had in custody, and exits with the inner's code. The inner watches the outer: when
+that is gone, even by SIGKILL, the inner ends every descendant and itself. Works as PID 1 of a container and under a
+shell alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from . import linux, procfs
+from .custody import Custody
+
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+LOST_INIT = 128 + signal.SIGKILL
+"""Exit code of an inner process whose outer was killed; nobody is there to read it."""
+END_S = 10.0
+TITLE = "serve-init"
+
+
+def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
+    """Fork; run `main` in the child, and an init around it in the parent. Both return the exit code.
+
+    Call it before any thread is started and before anything heavy is imported: the parent keeps the memory that
+    it has here. `main` gets the custody in which it notes folders and segments to remove; it should handle SIGUSR1
+    and SIGUSR2, whose default is to end a process. A child that dies of signal n gives 128 + n. OSError where the
+    kernel lacks what this needs (Linux 5.3).
+
+        sys.exit(run_as_init(serve))
+    """
+    custody = Custody()
+    outer = os.getpid()
+    outer_fd = os.pidfd_open(outer)
+    linux.become_subreaper()
+    # Without a default disposition the kernel would reap for us, and the exit code would be lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        # A session of its own: a terminal's Ctrl-C reaches the outer alone, which forwards it once.
+        os.setsid()
+        linux.become_subreaper()
+        threading.Thread(
+            target=_outlive_nobody, args=(outer_fd, custody), name="init-guard", daemon=True
+        ).start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {*FORWARDED, signal.SIGCHLD})
+        return main(custody)
+    os.close(outer_fd)
+    if title:
+        linux.retitle(title)
+    code = _attend(pid)
+    end_descendants(END_S)
+    for path in custody.clean():
+        print(f"launcher: could not remove {path}", file=sys.stderr)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return code
+
+
+def _attend(inner: int) -> int:
+    """Forward signals and reap until the inner process has ended; its exit code."""
+    ignored = {number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
+    # nohup means it; an ignored SIGINT only says that some script started us in the background.
+    ignored &= {signal.SIGHUP}
+    while True:
+        number = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD}).si_signo
+        if number == signal.SIGCHLD:
+            status = _reap_all().get(inner)
+            if status is not None:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+        elif number not in ignored:
+            # Not yet reaped, so the pid is still the inner's.
+            os.kill(inner, number)
+
+
+def _reap_all() -> dict[int, int]:
+    """Collect every zombie child: pid to wait status."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def end_descendants(timeout_s: float) -> bool:
+    """SIGKILL and reap everything below this process; False where something was left after `timeout_s` seconds.
+
+    Blocks. Deepest first, so that nothing that manages others (orted) goes before those.
+    """
+    deadline = time.monotonic() + timeout_s
+    delay = 0.002
+    while True:
+        _reap_all()
+        alive = [proc for proc in procfs.descendants(procfs.scan(), os.getpid()) if not proc.dead]
+        if not alive:
+            _reap_all()
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        for proc in reversed(alive):
+            procfs.send(proc, signal.SIGKILL)
+        time.sleep(delay)
+        delay = min(delay * 2, 0.05)
+
+
+def _outlive_nobody(outer_fd: int, custody: Custody) -> None:
+    """Thread of the inner: when the outer is gone, end everything. Needs no event loop, which may be stuck."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    watch = select.poll()
+    watch.register(outer_fd, select.POLLIN)
+    while not watch.poll():
+        pass
+    with contextlib.suppress(OSError):
+        os.write(2, b"launcher: the init process is gone; ending everything\n")
+    try:
+        end_descendants(END_S)
+        custody.clean()
+    finally:
+        os._exit(LOST_INIT)

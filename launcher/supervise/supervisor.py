@@ -1,0 +1,303 @@
+"""Runs a plan: starts its processes, keeps them running, and stops them in the order that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from launcher.findings import Exit
+from launcher.plan.model import Plan, Role
+
+from . import procfs
+from .custody import Custody, mapped
+from .events import Event, Kind, ProcessState, State
+from .hooks import Hooks, Shared
+from .logpump import LogPump
+from .policy import RestartPolicy
+from .reaper import kill_strays, reap_strays
+from .watch import Watch
+from .worker import Worker
+
+LAST_LINES = 20
+"""Lines of a failed process that are shown again at the end of a failed run."""
+SEGMENTS_S = 60.0
+"""Between looks at the shared memory that the processes map."""
+NOTABLE = (Kind.HUNG, Kind.UNHEALTHY, Kind.SURVIVORS, Kind.KILLED)
+UNTOLD = (Kind.WITHDRAWN, Kind.REAPED, Kind.FAILED, Kind.FINISHED)
+"""Events that have no line in the log, or another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ends with exit code 4."""
+
+    process: str
+    role: Role
+    incarnation: int
+    reason: str
+    last_lines: tuple[str, ...]
+
+
+class Supervisor:
+    """Supervises one plan in the running event loop. Make it and use it there.
+
+    supervisor = Supervisor(plan, LogPump())
+    install_signals(supervisor)
+    code = await supervisor.run()
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        pump: LogPump,
+        *,
+        hooks: Hooks | None = None,
+        policy: RestartPolicy | None = None,
+        watch: Watch | None = None,
+        custody: Custody | None = None,
+        run_id: str = "",
+    ) -> None:
+        """`custody`: where folders and segments to remove are noted; `run_id` marks the environment of every child."""
+        self.plan = plan
+        self.failure: Failure | None = None
+        self.draining = False
+        self._hooks = hooks or Hooks()
+        self._over = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._shared = Shared(
+            plan=plan,
+            pump=pump,
+            hooks=self._hooks,
+            policy=policy or RestartPolicy(),
+            watch=watch or Watch(),
+            run_id=run_id or secrets.token_hex(4),
+            custody=custody or Custody(),
+            emit=self._emit,
+            failed=self._failed,
+        )
+        self._workers = self._shared.workers
+        for process in plan.processes:
+            self._workers[process.name] = Worker(process, self._shared)
+
+    # -- the run
+
+    async def run(self) -> Exit:
+        """Start everything, return when all has ended: 0 as asked, 4 failed for good, 5 killed at a deadline."""
+        loop = asyncio.get_running_loop()
+        watching_children = self._watch_children(loop)
+        helpers = [asyncio.create_task(self._shared.lag.run()), asyncio.create_task(self._look_around())]
+        lives = self._start_all()
+        try:
+            await self._over.wait()
+            await self._drain()
+        finally:
+            self._shared.killing = True
+            for worker in self._workers.values():
+                worker.kill()
+            await asyncio.gather(*lives, return_exceptions=True)
+            for helper in helpers:
+                helper.cancel()
+            await self._sweep()
+            if watching_children:
+                loop.remove_signal_handler(signal.SIGCHLD)
+        for life in lives:
+            if (error := life.exception()) is not None:
+                raise error
+        code = self._code()
+        self._emit(Event(Kind.FINISHED, detail=str(int(code))))
+        return code
+
+    def _start_all(self) -> list[asyncio.Task[None]]:
+        """All at once; of those that share a cold cache, the first goes ahead."""
+        first: dict[str, Worker] = {}
+        lives = []
+        for worker in self._workers.values():
+            key = worker.process.warm_key
+            ahead = first.get(key) if key else None
+            if key and ahead is None and self._hooks.is_cold(key):
+                first[key] = worker
+            lives.append(asyncio.create_task(worker.run(ahead), name=worker.name))
+        for life in lives:
+            life.add_done_callback(self._life_ended)
+        return lives
+
+    def _life_ended(self, life: asyncio.Task[None]) -> None:
+        # A life that raises is a fault of ours; without this the run would wait for ever.
+        if not life.cancelled() and life.exception() is not None:
+            self._over.set()
+
+    def _watch_children(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Have the kernel tell of children that stop and of orphans that end; False outside the main thread."""
+        try:
+            loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
+        except (ValueError, RuntimeError):
+            return False
+        return True
+
+    def _child_changed(self) -> None:
+        for worker in self._workers.values():
+            if worker.vigil is not None:
+                worker.vigil.look_stopped()
+
+    async def _look_around(self) -> None:
+        segments_at = time.monotonic()
+        while True:
+            await asyncio.sleep(self._shared.watch.scan_s)
+            table = procfs.scan()
+            for worker in self._workers.values():
+                if worker.vigil is not None:
+                    worker.vigil.observe(table)
+            reap_strays(table, self._leaders())
+            if time.monotonic() - segments_at > SEGMENTS_S:
+                segments_at = time.monotonic()
+                await self._note_segments()
+
+    def _leaders(self) -> set[int]:
+        return {worker.child.pid for worker in self._workers.values() if worker.child is not None}
+
+    async def _note_segments(self) -> None:
+        """Write down the shared memory that the processes map now: after their end nothing tells whose it was."""
+        pids = [
+            proc.pid
+            for worker in self._workers.values()
+            if worker.child is not None
+            for proc in worker.child.tree.look()
+        ]
+        self._shared.custody.segments(await asyncio.to_thread(mapped, pids))
+
+    async def _sweep(self) -> None:
+        deadline = time.monotonic() + 5.0
+        while True:
+            table = procfs.scan()
+            reap_strays(table, ())
+            if not kill_strays(table, ()) or time.monotonic() > deadline:
+                return
+            await asyncio.sleep(0.01)
+
+    def _code(self) -> Exit:
+        if self.failure is not None:
+            return Exit.PROCESS_FAILED
+        if any(worker.killed for worker in self._workers.values()):
+            return Exit.KILLED
+        return Exit.OK
+
+    # -- the end
+
+    def stop(self, reason: str = "") -> None:
+        """Begin the drain; a call while it runs changes nothing."""
+        if not self._over.is_set():
+            self._shared.log(f"stopping{': ' + reason if reason else ''}")
+            self._over.set()
+
+    def kill(self, reason: str = "") -> None:
+        """End everything at once."""
+        if not self._shared.killing:
+            self._shared.log(f"killing everything{': ' + reason if reason else ''}", "warning")
+        self._shared.killing = True
+        self._over.set()
+        self._hurry.set()
+        for worker in self._workers.values():
+            worker.kill()
+
+    async def _drain(self) -> None:
+        self.draining = True
+        self._emit(Event(Kind.DRAINING))
+        await self._note_segments()
+        served = any(worker.ever_ready.is_set() for worker in self._workers.values())
+        if self.plan.deadlines.pause_s > 0 and served and not self._shared.killing:
+            try:
+                async with asyncio.timeout(self.plan.deadlines.pause_s):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass
+        for stage in sorted({worker.process.stop_stage for worker in self._workers.values()}):
+            await asyncio.gather(
+                *(
+                    worker.stop(self._bound_s(worker))
+                    for worker in self._workers.values()
+                    if worker.process.stop_stage == stage
+                )
+            )
+
+    def _bound_s(self, worker: Worker) -> float:
+        process = worker.process
+        return self.plan.deadlines.drain_s.get(process.role, process.stop.total_s)
+
+    def _failed(self, worker: Worker, reason: str) -> None:
+        if self.failure is not None:
+            return
+        lines = self._shared.pump.last_lines(worker.name, LAST_LINES)
+        process = worker.process
+        self.failure = Failure(worker.name, process.role, process.incarnation, reason, tuple(lines))
+        told = [f"{worker.name} failed: {reason}"]
+        if lines:
+            told.append(f"its last {len(lines)} lines:")
+            told.extend(f"  {line}" for line in lines)
+        self._shared.log("\n".join(told), "error")
+        self.stop(f"{worker.name} failed")
+
+    # -- what others ask
+
+    def snapshot(self) -> list[ProcessState]:
+        """Every process of the plan, in its order."""
+        return [worker.snapshot() for worker in self._workers.values()]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every process of the plan is ready and well now."""
+        return not self.draining and all(worker.healthy for worker in self._workers.values())
+
+    async def wait_healthy(self) -> bool:
+        """Return True when every process has been ready once, False where the run ends before."""
+        ready = asyncio.gather(*(worker.ever_ready.wait() for worker in self._workers.values()))
+        over = asyncio.create_task(self._over.wait())
+        try:
+            await asyncio.wait((ready, over), return_when=asyncio.FIRST_COMPLETED)
+            return ready.done()
+        finally:
+            ready.cancel()
+            over.cancel()
+
+    async def rolling_restart(self, names: Iterable[str] = ()) -> bool:
+        """Stop and start the named processes (all workers by default), one after the other, each ready before the next.
+
+        False as soon as one does not become ready again. KeyError for an unknown name.
+        """
+        chosen = [self._workers[name] for name in names] or [
+            worker
+            for worker in self._workers.values()
+            if worker.process.role not in (Role.FRONTEND, Role.HELPER)
+        ]
+        async with self._one_at_a_time:
+            for worker in chosen:
+                if self._over.is_set() or not await worker.restart():
+                    return False
+        return True
+
+    def _emit(self, event: Event) -> None:
+        self._tell(event)
+        try:
+            self._hooks.on_event(event)
+        except Exception as error:  # a listener must not take the supervisor down
+            self._shared.log(f"on_event failed: {type(error).__name__}: {error}", "error")
+
+    def _tell(self, event: Event) -> None:
+        """Say in the log what a reader of it needs to follow."""
+        if event.kind in UNTOLD or not event.process:
+            return
+        worker = self._workers.get(event.process)
+        asked = self.draining or (worker is not None and worker.state is State.DRAINING)
+        bad = event.kind in NOTABLE or (event.kind is Kind.EXITED and not asked)
+        text = str(event)
+        if event.kind is Kind.STARTED:
+            text = f"{event.process} started, pid {event.pid}"
+        elif event.kind is Kind.RESTARTING:
+            text = f"{event.process} restarts in {event.seconds or 0:.1f} s"
+        elif event.seconds is not None:
+            text = f"{text} after {event.seconds:.1f} s"
+        self._shared.log(text, "warning" if bad else "info")

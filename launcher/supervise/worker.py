@@ -1,0 +1,290 @@
+"""One supervised process over all its incarnations: a small state machine around `Child`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from launcher.plan.model import Process, Role
+
+from .child import SETTLE_S, Child
+from .events import Event, ExitInfo, Kind, ProcessState, State
+from .hooks import Shared
+from .policy import RestartBudget
+from .vigil import Vigil
+
+HOOK_S = 5.0
+"""How long a restart waits for `on_death`."""
+CANNOT_START = 127
+"""Exit code recorded for a program that could not be started, as a shell has it."""
+
+
+class Worker:
+    """Runs one process of the plan, and runs it again when policy says so."""
+
+    def __init__(self, process: Process, shared: Shared) -> None:
+        self.process = process
+        self.name = process.name
+        self.state = State.STARTING
+        self.child: Child | None = None
+        self.vigil: Vigil | None = None
+        self.restarts = 0
+        self.last_exit: ExitInfo | None = None
+        self.killed = False
+        """Whether it had to be killed after being told to stop."""
+        self.ever_ready = asyncio.Event()
+        self._shared = shared
+        self._budget = RestartBudget(shared.policy, at_once=process.role is Role.FRONTEND)
+        self._stopping = False
+        self._planned = False
+        self._wake = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._over = asyncio.Event()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.phase, self.detail = "", ""
+        self.phases: dict[str, float] = {}
+        self.started_at: float | None = None
+        self.ready_at: float | None = None
+        self.healthy = False
+        self._ready.clear()
+        self._condemned = asyncio.Event()
+        self._withdrawn = False
+        self._withdrawal: asyncio.Task[None] | None = None
+
+    # -- the life
+
+    async def run(self, ahead: Worker | None = None) -> None:
+        """Until stopped or failed for good. `ahead`: a worker that fills a shared cache first."""
+        if ahead is not None:
+            self.state, self.phase = State.WAITING, f"waiting for {ahead.name} to fill the cache"
+            await _first(ahead.ever_ready.wait(), self._wake.wait())
+        try:
+            while not self._stopping:
+                self.state = State.STARTING
+                self._reset()
+                child = self._start()
+                if child is not None:
+                    await self._live(child)
+                if self._withdrawal is not None:
+                    await self._withdrawal
+                if self._stopping or not await self._again():
+                    break
+        finally:
+            self.phase, self.healthy = "", False
+            if self.state is not State.FAILED:
+                self.state = State.STOPPED
+            self._over.set()
+
+    def _start(self) -> Child | None:
+        process = self.process
+        marker = f"{self._shared.run_id}/{self.name}/{process.incarnation}"
+        try:
+            child = Child.spawn(process, marker=marker, scrub=self._shared.plan.scrub, on_exit=self._exited)
+        except (OSError, ValueError) as error:
+            self.detail = f"cannot start {process.argv[0]}: {getattr(error, 'strerror', None) or error}"
+            self._exited(ExitInfo(CANNOT_START, None, time.monotonic()))
+            return None
+        self.child, self.started_at = child, child.started_at
+        self._emit(Kind.STARTED, pid=child.pid)
+        return child
+
+    async def _live(self, child: Child) -> None:
+        self.vigil = Vigil(self.process, child, self._shared, self)
+        await _first(child.wait(), self._condemned.wait())
+        self.vigil.end()
+        asked = self._stopping or self._planned
+        survivors = await child.finish(SETTLE_S if asked and not child.killed else 0.0)
+        await self.vigil.output.read_out()
+        self.child = self.vigil = None
+        if survivors:
+            self._emit(
+                Kind.SURVIVORS, detail=", ".join(f"pid {proc.pid} ({proc.state})" for proc in survivors)
+            )
+        else:
+            self._emit(Kind.REAPED, pid=child.pid)
+
+    async def _again(self) -> bool:
+        """After a death: wait as policy says and take the next incarnation; False where the death is final."""
+        delay: float | None = 0.0
+        if not self._planned:
+            delay = self._budget.died(time.monotonic(), ever_ready=self.ever_ready.is_set())
+        self._planned = False
+        if delay is None:
+            self._fail("the restart budget is spent" if self._shared.policy.enabled else "")
+            return False
+        self.state, self.phase = State.BACKOFF, ""
+        self._emit(Kind.RESTARTING, seconds=delay, detail=self.detail)
+        await _first(self._pause(delay), self._wake.wait())
+        if self._stopping:
+            return False
+        try:
+            self.process = self._shared.hooks.respawn(self.process, self.process.incarnation + 1)
+        except Exception as error:  # whatever it was, there is nothing to start
+            self._fail(f"no new incarnation: {type(error).__name__}: {error}")
+            return False
+        self.restarts += 1
+        return True
+
+    async def _pause(self, delay: float) -> None:
+        process, shared = self.process, self._shared
+        hook = shared.call(f"before_restart of {self.name}", lambda: shared.hooks.before_restart(process))
+        await asyncio.gather(asyncio.sleep(delay), hook)
+
+    def _fail(self, why: str) -> None:
+        self.state = State.FAILED
+        reason = "; ".join(part for part in (self.detail or str(self.last_exit or ""), why) if part)
+        self._emit(Kind.FAILED, detail=reason, exit=self.last_exit)
+        self._shared.failed(self, reason)
+
+    # -- being told to end
+
+    async def stop(self, bound_s: float = float("inf")) -> None:
+        """End for good, as the plan says, within `bound_s` seconds; returns when nothing of the tree is left."""
+        self._stopping = True
+        self._wake.set()
+        await self._end_child(bound_s)
+        await self._over.wait()
+
+    def kill(self) -> None:
+        """End for good, at once; whoever waits in `stop` goes on."""
+        self._stopping = True
+        self._wake.set()
+        if self.child is not None and self.child.running:
+            self.killed = True
+            self.child.kill()
+
+    async def restart(self) -> bool:
+        """Stop as the plan says and start again, outside any budget; True when it is ready again."""
+        if self._stopping or self._over.is_set():
+            return False
+        if self.child is not None and self.child.running and not self._condemned.is_set():
+            self._planned = True
+            self._ready.clear()
+            await self._end_child(float("inf"))
+        await _first(self._ready.wait(), self._over.wait())
+        return self._ready.is_set()
+
+    async def _end_child(self, bound_s: float) -> None:
+        child = self.child
+        if child is None or not child.running:
+            return
+        if self.vigil is not None:
+            self.vigil.end()
+        self.state = State.DRAINING
+        self._emit(Kind.DRAINING)
+        if self._shared.killing:
+            child.kill()
+        clean = await child.stop(self.process.stop, bound_s)
+        if self._stopping:
+            self.killed = not clean
+        self._emit(Kind.DRAINED if clean else Kind.KILLED, exit=child.exit)
+
+    # -- what the event loop and the vigil tell
+
+    def _exited(self, exit_info: ExitInfo) -> None:
+        self.last_exit, self.healthy = exit_info, False
+        self._withdraw()
+        known, self.detail = self.detail, self.detail or str(exit_info)
+        self._emit(Kind.EXITED, exit=exit_info, detail=known)
+
+    def _withdraw(self) -> None:
+        if self._withdrawn:
+            return
+        self._withdrawn = True
+        process, shared = self.process, self._shared
+        call = shared.call(
+            f"on_death of {self.name}", lambda: shared.hooks.on_death(process, process.incarnation), HOOK_S
+        )
+
+        async def settle() -> None:
+            await call
+            self._emit(Kind.WITHDRAWN)
+
+        self._withdrawal = asyncio.create_task(settle())
+
+    def condemn(self, reason: str) -> None:
+        """Take the running process for dead: out of rotation, then SIGKILL to its tree."""
+        child = self.child
+        if child is None or not child.running or self._stopping or self._planned or self._condemned.is_set():
+            return
+        self.detail, self.healthy = reason, False
+        self._condemned.set()
+        self._withdraw()
+        self._emit(Kind.HUNG, detail=reason)
+        child.kill()
+
+    def announced(self, phase: str, seconds: float) -> None:
+        self.phases[phase] = seconds
+        if self.state in (State.STARTING, State.LOADING):
+            self.state, self.phase = State.LOADING, phase
+        self._emit(Kind.PHASE, detail=phase, seconds=seconds)
+
+    def became_ready(self) -> None:
+        self.ready_at = time.monotonic()
+        seconds = self.ready_at - (self.started_at or self.ready_at)
+        self.phases["ready"] = seconds
+        self.state, self.phase, self.healthy, self.detail = State.READY, "ready", True, ""
+        self._emit(Kind.HEALTHY, seconds=seconds)
+        self.ever_ready.set()
+        self._ready.set()
+
+    def health_changed(self, reason: str) -> None:
+        self.healthy, self.detail = not reason, reason
+        self._emit(Kind.UNHEALTHY if reason else Kind.RECOVERED, detail=reason)
+
+    def too_late(self, reason: str) -> None:
+        limit = self._shared.plan.deadlines.start_s
+        self.condemn(f"not ready after {limit:g} s: {reason}")
+        if not self.ever_ready.is_set():
+            # The first start has its own, long deadline: another try of the same would only hide the failure.
+            self._stopping = True
+            self._fail("")
+
+    def _emit(
+        self,
+        kind: Kind,
+        *,
+        detail: str = "",
+        pid: int | None = None,
+        exit: ExitInfo | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        process = self.process
+        self._shared.emit(
+            Event(kind, self.name, process.role, process.incarnation, detail, pid, exit, seconds)
+        )
+
+    def snapshot(self) -> ProcessState:
+        """The state as /status shows it."""
+        return ProcessState(
+            name=self.name,
+            role=self.process.role,
+            pid=self.child.pid if self.child is not None and self.child.running else None,
+            state=self.state,
+            phase=self.phase,
+            phases=dict(self.phases),
+            restarts=self.restarts,
+            ports=dict(self.process.ports),
+            started_at=self.started_at,
+            ready_at=self.ready_at,
+            last_exit=self.last_exit,
+            healthy=self.healthy,
+            incarnation=self.process.incarnation,
+            detail=self.detail,
+        )
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of the waits is over; the others are cancelled."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
