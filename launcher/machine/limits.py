@@ -126,8 +126,11 @@ def _memory_used(root: Path) -> int:
     paths = _paths(root)
     for base, usage, inactive in (
         (root / "sys/fs/cgroup" / paths.get("", "/").lstrip("/"), "memory.current", "inactive_file"),
-        (root / "sys/fs/cgroup/memory" / paths.get("memory", "/").lstrip("/"), "memory.usage_in_bytes",
-         "total_inactive_file"),
+        (
+            root / "sys/fs/cgroup/memory" / paths.get("memory", "/").lstrip("/"),
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ),
     ):
         used = _number(_text(base / usage))
         if used is not None:

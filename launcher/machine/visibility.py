@@ -36,9 +36,7 @@ def visible(gpus: Sequence[Gpu], mig_devices: Sequence[Gpu], environ: Mapping[st
         return Visible(seen, by, problems)
     chosen, more = _by_cuda(cuda, gpus, mig_devices)
     allowed = {gpu.uuid for gpu in seen} | {gpu.uuid for gpu in mig_devices}
-    return Visible(
-        tuple(gpu for gpu in chosen if gpu.uuid in allowed), f"{CUDA}={cuda}", (*problems, *more)
-    )
+    return Visible(tuple(gpu for gpu in chosen if gpu.uuid in allowed), f"{CUDA}={cuda}", (*problems, *more))
 
 
 def _by_container(
