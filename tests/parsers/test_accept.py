@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vllm_flags import VLLM_OF_DYNAMO, check_vllm_flags, engine_args
 
 HERE = Path(__file__).parent
+# pytest's importlib mode puts no test folder on the path, and accept.py beside us must stay a plain script.
+sys.path.insert(0, str(HERE))
+from vllm_flags import VLLM_OF_DYNAMO, check_vllm_flags, engine_args  # noqa: E402
+
 OTHER_RELEASES = ("1.3.1", "1.4.2")
 
 FRONTEND = "--router-mode kv --router-kv-events --kv-cache-block-size 64 --http-host 0.0.0.0 --http-port 8000"
