@@ -3,8 +3,9 @@
     python scripts/make_simmodel.py [FOLDER]
 
 Deterministic: the same source gives the same bytes (``tests/simmodel`` compares). The shape is gpt-oss-120b's
-public config; the tokenizer knows single bytes, the harmony special tokens and the mocker's filler; the chat template is our own
-writing of the harmony format, with one JSON object per tool so that the echo worker can read the tools back.
+public config. The tokenizer knows single bytes, the harmony special tokens and the mocker's filler. The chat
+template is our own writing of the harmony format, with one JSON object per tool so that the echo worker can read
+the tools back.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from launcher.simmodel import HUB_CACHE, MODEL_NAME, REVISION, cache_folder  # noqa: E402
-from launcher.simmodel.vocabulary import (  # noqa: E402
+from launcher.simmodel import HUB_CACHE, MODEL_NAME, REVISION, cache_folder
+from launcher.simmodel.vocabulary import (
     END_OF_PROMPT,
     END_OF_TEXT,
     EOS_IDS,
@@ -189,7 +190,9 @@ def files() -> dict[str, str]:
     for name, document in documents.items():
         result[f"{snapshot}/{name}"] = json.dumps(document, indent=2) + "\n"
     # One entry per line would triple the size of a file nobody reads.
-    result[f"{snapshot}/tokenizer.json"] = json.dumps(tokenizer(), ensure_ascii=True, separators=(",", ":")) + "\n"
+    result[f"{snapshot}/tokenizer.json"] = (
+        json.dumps(tokenizer(), ensure_ascii=True, separators=(",", ":")) + "\n"
+    )
     return result
 
 

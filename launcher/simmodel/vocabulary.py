@@ -1,8 +1,8 @@
-"""The vocabulary of the simulated model: 256 bytes and the harmony special tokens at their real ids, and filler.
+"""The simulated model's vocabulary: single bytes and harmony special tokens at their real ids, and filler.
 
 The ids agree with o200k_harmony (gpt-oss), so Dynamo's real harmony parser decodes what a simulated worker
-emits. Nothing here is taken from the o200k ranks: the order of the single bytes is the one that byte-level BPE
-has used since GPT-2 (printable characters first), and the special ids are published with the harmony format.
+emits. Nothing here is taken from the o200k ranks: the order of the single bytes is the one of byte-level BPE
+since GPT-2 (printable characters first), and the special ids are published with the harmony format.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "byte_characters",
     "byte_order",
     "decode",
+    "decode_bytes",
     "encode",
     "encode_bytes",
     "filler_words",
@@ -68,7 +69,7 @@ SPECIAL_TOKENS: Final[dict[int, str]] = {
 """Every id from 199998 to 201087 and its text; the unnamed ones are reserved."""
 
 FILLER_IDS: Final = range(1000, 2000)
-"""The ids that Dynamo's mocker draws its random output from (``generate_random_token``, lib/llm/src/mocker.rs)."""
+"""The ids from which Dynamo's mocker draws its output (``generate_random_token``, lib/llm/src/mocker.rs)."""
 
 
 def filler_words() -> dict[int, str]:
@@ -84,7 +85,7 @@ def filler_words() -> dict[int, str]:
 
 
 def byte_order() -> list[int]:
-    """Return the byte of each rank 0..255: visible Latin-1 characters first, then the rest, each ascending."""
+    """Return the byte of each rank 0..255: visible Latin-1 characters, then the rest, each ascending."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return visible + [byte for byte in range(256) if byte not in visible]
 
@@ -94,7 +95,9 @@ def byte_characters() -> dict[int, str]:
 
     Bytes that are not visible are written as the characters from U+0100 on, so that no entry is whitespace.
     """
-    return {byte: chr(byte) if rank < 188 else chr(0x100 + rank - 188) for rank, byte in enumerate(byte_order())}
+    return {
+        byte: chr(byte) if rank < 188 else chr(0x100 + rank - 188) for rank, byte in enumerate(byte_order())
+    }
 
 
 _RANK_OF_BYTE: Final[dict[int, int]] = {byte: rank for rank, byte in enumerate(byte_order())}
@@ -108,8 +111,13 @@ def encode_bytes(data: bytes) -> list[int]:
 
 
 def encode(text: str) -> list[int]:
-    """Return the token ids of plain text (UTF-8, one id per byte); special tokens are not recognised in it."""
+    """Return the token ids of plain text, one per byte of UTF-8; special tokens in it are just text."""
     return encode_bytes(text.encode())
+
+
+def decode_bytes(tokens: list[int]) -> bytes:
+    """Return the bytes of token ids below 256."""
+    return bytes(_BYTE_OF_RANK[token] for token in tokens)
 
 
 def decode(tokens: list[int]) -> str:

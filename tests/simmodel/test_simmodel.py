@@ -14,7 +14,10 @@ from launcher.simmodel import HUB_CACHE, MODEL_NAME, MODEL_PATH, REVISION, cache
 from launcher.simmodel import vocabulary as v
 
 ROOT = Path(__file__).resolve().parents[2]
-O200K = Path(os.environ.get("TIKTOKEN_ENCODINGS_BASE", ROOT.parent / "shared" / "harmony")) / "o200k_base.tiktoken"
+O200K = (
+    Path(os.environ.get("TIKTOKEN_ENCODINGS_BASE", ROOT.parent / "shared" / "harmony"))
+    / "o200k_base.tiktoken"
+)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -22,7 +25,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_regenerating_gives_identical_bytes(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "scripts" / "make_simmodel.py", tmp_path], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_simmodel.py", tmp_path], check=True, capture_output=True
+    )
     assert contents(tmp_path) == contents(HUB_CACHE)
 
 
@@ -50,7 +55,11 @@ def test_tokenizer_ids() -> None:
     tokenizer = json.loads((MODEL_PATH / "tokenizer.json").read_text())
     vocab = tokenizer["model"]["vocab"]
     assert set(vocab.values()) == {*range(256), *v.FILLER_IDS, *range(199998, 201088)}
-    assert [vocab[text] for text in ("<|return|>", "<|call|>", "<|reserved_201087|>")] == [200002, 200012, 201087]
+    assert [vocab[text] for text in ("<|return|>", "<|call|>", "<|reserved_201087|>")] == [
+        200002,
+        200012,
+        201087,
+    ]
     assert {token["id"]: token["content"] for token in tokenizer["added_tokens"]}[200008] == "<|message|>"
 
 
@@ -95,7 +104,10 @@ def test_template_tools_and_history() -> None:
         tools=[{"type": "function", "function": function}],
         messages=[
             {"role": "system", "content": "be brief"},
-            {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "text", "text": " there"}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "look"}, {"type": "text", "text": " there"}],
+            },
             {"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": '{"a": 1}'}}]},
             {"role": "tool", "content": "seen"},
             {"role": "assistant", "content": "done"},
@@ -110,7 +122,8 @@ def test_template_tools_and_history() -> None:
     assert "<|call|>" not in line
     assert rest == (
         "<|start|>user<|message|>look there<|end|>"
-        '<|start|>assistant<|channel|>commentary to=functions.look <|constrain|>json<|message|>{"a": 1}<|call|>'
+        "<|start|>assistant<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
+        '{"a": 1}<|call|>'
         "<|start|>functions.look to=assistant<|channel|>commentary<|message|>seen<|end|>"
         "<|start|>assistant<|channel|>final<|message|>done<|end|>"
         "<|start|>developer<|message|># Instructions\n\nbe kind<|end|>"
