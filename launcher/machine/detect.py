@@ -19,13 +19,18 @@ _ARCHES: dict[str, Arch] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm
 
 
 def detect(
-    environ: Mapping[str, str] | None = None, *, nvml: Nvml | None = None, root: Path = Path("/")
+    environ: Mapping[str, str] | None = None,
+    *,
+    python: str | None = None,
+    nvml: Nvml | None = None,
+    root: Path = Path("/"),
 ) -> Machine:
     """What is on this machine, as this process may use it.
 
     Blocking: a few tens of ms without GPUs, up to a second with (NVML's start). Never raises for what is
     missing: `Machine.gpu_error` says why there are no GPUs. Nothing is started, no GPU memory taken.
-    `nvml` and `root` (under which /proc, /sys and /dev are looked up) are for tests.
+    `python` is the interpreter whose packages count, by default this one. `nvml` and `root` (under which
+    /proc, /sys and /dev are looked up) are for tests.
     """
     environ = os.environ if environ is None else environ
     host = os.uname()
@@ -35,7 +40,7 @@ def detect(
     memory, available = limits.memory(root, group)
     shm, shm_free = limits.shared_memory(root)
     nofile, nofile_hard = limits.open_files()
-    installed = packages.versions()
+    installed = packages.versions(python)
     return Machine(
         hostname=host.nodename,
         arch=_ARCHES.get(host.machine.lower(), "amd64"),

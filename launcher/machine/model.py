@@ -182,7 +182,7 @@ class Machine:
     def gpu(self, name: str) -> Gpu | None:
         """The GPU that a plan names, by index into all GPUs, UUID or unique prefix of one; None without."""
         if name.isdecimal():
-            found = [gpu for gpu in self.gpus if gpu.index == int(name)]
+            found = [gpu for gpu in self.gpus if str(gpu.index) == name]
         else:
             found = [gpu for gpu in (*self.gpus, *self.mig_devices) if name and gpu.uuid.startswith(name)]
         return found[0] if len(found) == 1 else None

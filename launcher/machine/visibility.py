@@ -11,7 +11,7 @@ from launcher.machine.model import Gpu
 CUDA = "CUDA_VISIBLE_DEVICES"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
-_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}(?![0-9])")
 
 
 class Visible(NamedTuple):

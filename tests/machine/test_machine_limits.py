@@ -139,6 +139,27 @@ def test_versions_of_what_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
     assert "nixl" not in found  # torn metadata is no version
 
 
+@pytest.mark.parametrize(
+    ("python", "site", "config"),
+    [
+        ("venv/bin/python", "venv/lib/python3.12/site-packages", "home = /usr/bin\n"),
+        ("usr/bin/python3", "usr/local/lib/python3.12/dist-packages", None),
+        ("usr/local/bin/python3", "usr/local/lib/python3.12/site-packages", None),
+        (
+            "venv/bin/python",
+            "opt/lib/python3.12/site-packages",
+            "home = ROOT/opt/bin\ninclude-system-site-packages = true\n",
+        ),
+    ],
+)
+def test_versions_of_another_interpreter(make_root: Any, python: str, site: str, config: str | None) -> None:
+    root = make_root({f"{site}/ai_dynamo-1.3.1.dist-info/METADATA": "Name: ai-dynamo\nVersion: 1.3.1\n"})
+    if config is not None:
+        make_root({"venv/pyvenv.cfg": config.replace("ROOT", str(root))})
+    assert versions(str(root / python)) == {"ai-dynamo": "1.3.1"}
+    assert versions("/nonexistent/bin/python") == {}
+
+
 def test_this_machine() -> None:
     started = time.perf_counter()
     machine = detect({})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from launcher.machine import Machine
 from launcher.machine.visibility import visible
@@ -99,3 +101,18 @@ def test_both() -> None:
 def test_neither() -> None:
     assert visible(GPUS, SLICES, {}).gpus == GPUS
     assert visible(GPUS, SLICES, {}).by == ""
+
+
+ENTRY = st.sampled_from(["0", "3", "9", "-1", "", "GPU-aa11", "GPU-aa", "MIG-1", "x", "9" * 5000]) | st.text(
+    max_size=8
+)
+
+
+@given(st.lists(ENTRY, max_size=6).map(",".join), st.none() | st.lists(ENTRY, max_size=6).map(",".join))
+def test_no_value_is_too_strange(cuda: str, container: str | None) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": cuda}
+    if container is not None:
+        environ["NVIDIA_VISIBLE_DEVICES"] = container
+    found = visible(GPUS, SLICES, environ)
+    assert len(set(found.gpus)) == len(found.gpus)
+    assert set(found.gpus) <= {*GPUS, *SLICES}

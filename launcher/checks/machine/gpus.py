@@ -158,7 +158,8 @@ def memory_size(target: Target, plan: Plan, machine: Machine) -> Iterator[Findin
         least = min(gpu.memory_mib for gpu in small) / MIB_PER_GIB
         yield Finding(
             code="gpu-memory",
-            what=f"GPU {listed(gpu.cuda_name for gpu in small)} has {least:.0f} GiB, {target.name} counts on {wanted:g}",
+            what=f"GPU {listed(gpu.cuda_name for gpu in small)} has {least:.0f} GiB, "
+            f"{target.name} counts on {wanted:g}",
             where="hardware.gpu_memory_gib",
             why="the model or the KV cache that the target was sized for does not fit",
             fix="choose a target for this GPU (launcher targets)",
@@ -183,10 +184,8 @@ def held(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
             continue
         if not gpu_workers(plan):
             return
-        who = (
-            listed(map(str, gpu.holders))
-            or "no process that is visible from here: another container's, or one just ending"
-        )
+        unseen = "no process that is visible from here: another container's, or one just ending"
+        who = listed(map(str, gpu.holders)) or unseen
         wants = f"; the workers there want {need} MiB" if need else ""
         yield Finding(
             code="gpu-held",

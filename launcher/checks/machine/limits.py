@@ -69,7 +69,8 @@ def processes(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]
     if limit is not None and gpu_workers(plan) and limit < wanted:
         yield Finding(
             code="pids-low",
-            what=f"the control group allows {limit} processes and threads, {len(plan.processes)} processes want some {wanted}",
+            what=f"the control group allows {limit} processes and threads, "
+            f"{len(plan.processes)} processes want some {wanted}",
             severity=Severity.WARNING,
             why="an engine that cannot start a thread dies with `can't start new thread`, or hangs",
             fix="raise the kubelet's podPidsLimit, or docker run --pids-limit",

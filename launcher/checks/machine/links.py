@@ -95,7 +95,10 @@ def mutual_visibility(target: Target, plan: Plan, machine: Machine) -> Iterator[
 
 
 def tensor_parallel(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
-    """The GPUs of one tensor-parallel worker should be joined by NVLink: each token crosses between them twice a layer."""
+    """The GPUs of one tensor-parallel worker should be joined by NVLink.
+
+    Each layer exchanges its results between all of them twice, and every token waits for it.
+    """
     for process in gpu_workers(plan):
         links = _links(machine, itertools.combinations(_gpus(process, machine), 2))
         slow = [link for link in links if not (link.p2p and link.nvlink)]

@@ -60,6 +60,7 @@ def offload(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
     need = target.kv.offload.bytes_per_rank * ranks
     # A fifth is left to the workers themselves: some 4 GiB each, and the weights' file cache while loading.
     room = int(machine.memory_bytes * 0.8)
+    most = room // ranks // GIB
     if need > room:
         yield Finding(
             code="offload-memory",
@@ -67,8 +68,8 @@ def offload(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
             f"of {gib(machine.memory_bytes)} of memory{_limited(machine)}",
             where="kv.offload.bytes_per_rank",
             why="it is pinned at start: workers would be killed while they load",
-            fix=f"at most {room // ranks // GIB} GiB per rank: --set kv.offload.bytes_per_rank={room // ranks // GIB * GIB}"
-            if room // ranks >= GIB
+            fix=f"at most {most} GiB per rank: --set kv.offload.bytes_per_rank={most * GIB}"
+            if most
             else "turn offload off: --set kv.offload=null",
         )
     elif need > machine.memory_available_bytes:

@@ -111,7 +111,7 @@ def ephemeral(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]
             why="an outgoing connection can hold the number just when a worker restarts",
             fix=f"choose ports below {low} ({inside[0].where})"
             if low > 1024
-            else f"narrow net.ipv4.ip_local_port_range, or reserve them: net.ipv4.ip_local_reserved_ports={inside[0].port}",
+            else "narrow net.ipv4.ip_local_port_range, or list the ports in net.ipv4.ip_local_reserved_ports",
             link="NeMo-RL#3391, verl#6677",
         )
 
