@@ -175,3 +175,16 @@ def test_like() -> None:
     assert Machine.like("H200", gpus=0).gpus == ()
     with pytest.raises(KeyError, match="did you mean 'H200'"):
         Machine.like("H2000")
+
+
+def test_the_stand_in_asks_what_the_real_binding_has(fake_nvml: Any) -> None:
+    """Names and numbers of pynvml, which imports without a driver."""
+    pynvml = pytest.importorskip("pynvml")
+    names = [name for name in dir(fake_nvml(1)) if name.startswith(("nvml", "c_nvml", "NVML"))]
+    assert len(names) > 15
+    assert [name for name in names if not hasattr(pynvml, name)] == []
+    assert hasattr(pynvml, "nvmlDeviceGetNumaNodeId")
+    assert (pynvml.NVML_P2P_CAPS_INDEX_WRITE, pynvml.NVML_P2P_CAPS_INDEX_NVLINK) == (1, 2)
+    assert (pynvml.NVML_P2P_STATUS_OK, pynvml.NVML_P2P_STATUS_UNKNOWN) == (0, 6)
+    assert pynvml.NVML_GPU_FABRIC_STATE_COMPLETED == 3
+    assert {"state", "status"} <= {name for name, *_ in pynvml.c_nvmlGpuFabricInfo_t._fields_}
