@@ -18,7 +18,9 @@ from launcher.target.overrides import Override
 
 PREFIX = "LAUNCHER_"
 # Kubernetes injects these for a Service called "launcher"; nobody set them by hand.
-SERVICE_LINK = re.compile(r"^LAUNCHER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP).*)?)$|^LAUNCHER_PORT$")
+SERVICE_LINK = re.compile(
+    r"^LAUNCHER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP).*)?)$|^LAUNCHER_PORT$"
+)
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 PortNumber = Annotated[int, Field(ge=0, le=65535)]
 
@@ -78,7 +80,9 @@ TARGET_FIELDS: dict[str, tuple[str, ...]] = {
 """Settings that stand for a value of the target."""
 
 
-def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> tuple[Settings, dict[str, str]]:
+def load(
+    given: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> tuple[Settings, dict[str, str]]:
     """The settings from the command line's values and the environment, and who set each field.
 
     Raises LauncherError with one finding for each unknown variable or wrong value.
@@ -128,7 +132,11 @@ def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
     known = {PREFIX + field.upper() for field in Settings.model_fields}
     for name in sorted(environ):
         # LAUNCHER_TEST_*: the test suite's own; LAUNCHER_PROCESS marks a child of another launcher.
-        if not name.startswith(PREFIX) or name in known or name.startswith(("LAUNCHER_TEST_", "LAUNCHER_PROCESS")):
+        if (
+            not name.startswith(PREFIX)
+            or name in known
+            or name.startswith(("LAUNCHER_TEST_", "LAUNCHER_PROCESS"))
+        ):
             continue
         if SERVICE_LINK.match(name):
             continue

@@ -47,15 +47,18 @@ def topology(resolved: Resolved) -> Iterator[Finding]:
             why="no request could be finished",
             fix=f"workers.{other}.count of at least 1",
         )
-    elif Role.AGGREGATED not in present and resolved.target.engine.kind in ("vllm", "trtllm"):
-        if resolved.target.kv.transfer is None:
-            yield Finding(
-                code="kv-transfer-missing",
-                what="prefill and decode workers with no kv.transfer",
-                where=resolved.origin("kv", "transfer"),
-                why="the KV that prefill computes has no way to decode",
-                fix="kv.transfer.connector: nixl for vllm, ucx for trtllm",
-            )
+    elif (
+        Role.AGGREGATED not in present
+        and resolved.target.engine.kind in ("vllm", "trtllm")
+        and resolved.target.kv.transfer is None
+    ):
+        yield Finding(
+            code="kv-transfer-missing",
+            what="prefill and decode workers with no kv.transfer",
+            where=resolved.origin("kv", "transfer"),
+            why="the KV that prefill computes has no way to decode",
+            fix="kv.transfer.connector: nixl for vllm, ucx for trtllm",
+        )
     for role, group in workers.items():
         if group.min_ready is not None and group.min_ready > group.count:
             yield Finding(
@@ -105,7 +108,10 @@ def stated_once(resolved: Resolved) -> Iterator[Finding]:
 def block_size(resolved: Resolved) -> Iterator[Finding]:
     """One block size for frontend and workers; nobody states another."""
     target = resolved.target
-    places: list[tuple[str, ...]] = [("frontend", "args", "kv-cache-block-size"), ("simulation", "args", "block-size")]
+    places: list[tuple[str, ...]] = [
+        ("frontend", "args", "kv-cache-block-size"),
+        ("simulation", "args", "block-size"),
+    ]
     places += [("workers", role.value, "args", "kv-block-size") for role, _ in target.workers.items()]
     places.append(("engine", "args", "kv-block-size"))
     for place in places:

@@ -86,8 +86,9 @@ def _overview() -> argparse.ArgumentParser:
         prog="launcher",
         usage="launcher [serve] --target NAME [options]\n       launcher COMMAND [options]",
         description="Turns a named target into a running deployment of gpt-oss-120b on NVIDIA Dynamo.",
-        epilog=f"commands:\n{listing}\n\nlauncher COMMAND --help says more. Exit codes: 0 stopped as asked, 2 wrong command "
-        "line,\nenvironment or target, 3 a check failed, 4 a process failed for good, 5 something had to be killed.",
+        epilog=f"commands:\n{listing}\n\nlauncher COMMAND --help says more. Exit codes: 0 stopped as asked, "
+        "2 wrong command line,\nenvironment or target, 3 a check failed, 4 a process failed for good, "
+        "5 something had to be killed.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=True,
     )

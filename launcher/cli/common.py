@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from launcher import settings as settings_module
+from launcher.engines import events
 from launcher.findings import Finding, LauncherError, Severity
 from launcher.machine import PRODUCTS, Machine, detect
 from launcher.plan.build import Planner, Request
 from launcher.plan.model import Plan
-from launcher.plan.ports import NoPorts, PortTable, can_bind, free_everywhere
+from launcher.plan.ports import NoPorts, PortTable, free_everywhere
 from launcher.settings import Settings
 from launcher.target.resolve import Resolved, resolve
 
@@ -52,7 +53,10 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 def add_machine_option(parser: argparse.ArgumentParser) -> None:
     """For commands that start nothing: plan for a machine that is not this one."""
     parser.add_argument(
-        "--machine", metavar="GPU[:COUNT]", default=argparse.SUPPRESS, help="plan for another machine, such as H200:8"
+        "--machine",
+        metavar="GPU[:COUNT]",
+        default=argparse.SUPPRESS,
+        help="plan for another machine, such as H200:8",
     )
 
 
@@ -96,7 +100,7 @@ def load(args: argparse.Namespace) -> Loaded:
 def machine_for(settings: Settings) -> Machine:
     """The machine to plan for: this one, or the one that `--machine` names."""
     if settings.machine is None:
-        return detect()
+        return detect(python=settings_module.python_for(settings))
     product, _, count = settings.machine.partition(":")
     if product.upper() not in PRODUCTS or (count and not count.isdecimal()):
         raise LauncherError(
@@ -136,7 +140,8 @@ def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]
         raise LauncherError(errors)
     machine = machine_for(settings)
     state = (settings.state_dir or settings_module.default_state_dir()).absolute()
-    name = run_name or f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    name = run_name or f"{target.name}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    _check_socket_paths(str(state / name), given_by=loaded.given.get("state_dir", "the default"))
     ceiling = min(32767, machine.ephemeral_range[0] - 1)
     try:
         table = PortTable(target.network.base_port, ceiling)
@@ -181,18 +186,22 @@ def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:
 
 def check_public_ports(plan: Plan) -> None:
     """Raise LauncherError where the API's or the admin server's port is taken, naming the holder."""
-    from launcher.machine.sockets import listener
+    from launcher.machine.sockets import can_bind, listener
 
     findings = []
     for purpose, host, port, flag in (
         ("the API", plan.http_host, plan.http_port, "--http-port"),
         ("the admin server", plan.admin_host, plan.admin_port, "--admin-port"),
     ):
-        if can_bind(host, port):
+        reason = can_bind(host, port)
+        if reason is None:
             continue
-        holder = listener(port)
-        who = f"held by pid {holder.pid} ({holder.name})" if holder is not None and holder.pid else "not to be had"
-        near = next((number for number in range(port + 1, port + 200) if number < 65536 and free_everywhere(number)), 0)
+        holder = listener(port, host)
+        who = f"held by {holder}" if holder is not None else f"not to be had: {reason.strerror or reason}"
+        near = next(
+            (number for number in range(port + 1, port + 200) if number < 65536 and free_everywhere(number)),
+            0,
+        )
         findings.append(
             Finding(
                 code="port-taken",
@@ -203,6 +212,34 @@ def check_public_ports(plan: Plan) -> None:
         )
     if findings:
         raise LauncherError(findings)
+
+
+def _check_socket_paths(run_dir: str, given_by: str) -> None:
+    longest = max(map(len, map(os.fsencode, events.sockets(run_dir))))
+    if longest > events.LONGEST_SOCKET:
+        raise LauncherError(
+            Finding(
+                code="state-dir-long",
+                what=f"the run's folder {run_dir} makes a socket path of {longest} bytes",
+                where=given_by if given_by.startswith(("-", "L")) else "the state folder",
+                why=f"Linux takes {events.LONGEST_SOCKET}",
+                fix="a shorter --state-dir, such as /run/launcher",
+            )
+        )
+
+
+def check_interpreter(plan: Plan) -> None:
+    """Raise LauncherError where the children's interpreter is missing or cannot be run."""
+    python = plan.processes[0].argv[0]
+    if not (os.path.isfile(python) and os.access(python, os.X_OK)):
+        raise LauncherError(
+            Finding(
+                code="python-missing",
+                what=f"{python} is no program that can be run",
+                where="--python",
+                fix="give the interpreter that has ai-dynamo installed",
+            )
+        )
 
 
 def _version(text: str | None) -> tuple[int, ...]:

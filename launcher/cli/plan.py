@@ -15,12 +15,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     common.add_target_options(parser)
     common.add_machine_option(parser)
     add_output_option(parser)
-    parser.add_argument("--explain", action="store_true", help="show where each value of the target came from")
+    parser.add_argument(
+        "--explain", action="store_true", help="show where each value of the target came from"
+    )
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
     """`--output`, also of `serve --dry-run`."""
-    parser.add_argument("--output", choices=("table", "json", "bash"), default="table", help="form of the plan")
+    parser.add_argument(
+        "--output", choices=("table", "json", "bash"), default="table", help="form of the plan"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

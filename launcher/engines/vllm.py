@@ -14,7 +14,10 @@ PHASES = (
     Phase("engine", r"Initializing a V1 LLM engine"),
     Phase("weights", r"Starting to load model|Loading safetensors|Loading model from scratch"),
     Phase("loaded", r"Model loading took|Loading weights took"),
-    Phase("compile", r"torch\.compile takes|Using cache directory: .*torch_compile_cache|Dynamo bytecode transform"),
+    Phase(
+        "compile",
+        r"torch\.compile takes|Using cache directory: .*torch_compile_cache|Dynamo bytecode transform",
+    ),
     Phase("kv-cache", r"GPU KV cache size"),
     Phase("graphs", r"Capturing CUDA graphs|Graph capturing"),
     Phase("register", r"Registered endpoint|Registering model|init engine .* took"),
@@ -40,7 +43,12 @@ OWNED = {
 
 def publishes(target: Target, role: Role) -> bool:
     """Whether a worker of the role publishes KV events: decode workers reuse no prefix, so they do not."""
-    return target.kv.events and target.router.mode == "kv" and not target.router.approximate and role is not Role.DECODE
+    return (
+        target.kv.events
+        and target.router.mode == "kv"
+        and not target.router.approximate
+        and role is not Role.DECODE
+    )
 
 
 def transfer_config(target: Target, role: Role) -> dict[str, Any] | None:
@@ -86,7 +94,10 @@ class Vllm:
     def build(self, context: Context, slot: Slot) -> Process:
         target, workers = context.target, slot.workers
         assert workers is not None
-        args: dict[str, Any] = {"model": target.model.path or target.model.id, "served-model-name": target.model.name}
+        args: dict[str, Any] = {
+            "model": target.model.path or target.model.id,
+            "served-model-name": target.model.name,
+        }
         if target.model.path is None and target.model.revision != "main":
             args["revision"] = target.model.revision
         if slot.role is not Role.AGGREGATED:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher.engines import environment, frontend, registry
+from launcher.engines import environment, events, frontend, registry
 from launcher.engines import model as engine_model
 from launcher.engines.base import Context, PortNeed, Slot
 from launcher.findings import Finding, LauncherError
@@ -53,7 +53,7 @@ class Planner:
         """The whole deployment. Raises LauncherError where the ports do not suffice."""
         target, context = self.target, self._context
         try:
-            processes = [self._frontend(0)]
+            processes = [events.build(self._context), self._frontend(0)]
             for role, workers in target.workers.items():
                 processes += [self._worker(role, workers, index, 0) for index in range(workers.count)]
         except NoPorts as error:
@@ -74,7 +74,9 @@ class Planner:
             scrub=environment.SCRUB,
             links=engine_model.model_links(context),
             min_ready={
-                role.value: workers.count if workers.min_ready is None else min(workers.min_ready, workers.count)
+                role.value: workers.count
+                if workers.min_ready is None
+                else min(workers.min_ready, workers.count)
                 for role, workers in target.workers.items()
             },
             notes=tuple(self._notes()),
@@ -85,6 +87,8 @@ class Planner:
 
         Raises LauncherError where the block of ports is used up.
         """
+        if process.role is Role.HELPER:
+            return events.build(self._context, incarnation)
         own = [port for purpose, port in process.ports.items() if purpose != "http"]
         self._ports.release(own)
         try:
@@ -153,9 +157,13 @@ class Planner:
         """Versions, model and GPU: what decides whether compiled code may be used again."""
         packages = self.machine.packages
         parts = [
-            f"{name}-{packages[name]}" for name in ("vllm", "tensorrt-llm", "torch", "triton") if name in packages
+            f"{name}-{packages[name]}"
+            for name in ("vllm", "tensorrt-llm", "torch", "triton")
+            if name in packages
         ] or [self.target.validated.engine.replace(" ", "-")]
-        gpu = self.machine.visible[0].product if self.machine.visible else "".join(self.target.hardware.gpu[:1])
+        gpu = (
+            self.machine.visible[0].product if self.machine.visible else "".join(self.target.hardware.gpu[:1])
+        )
         parts += [self.target.model.id.rpartition("/")[2], gpu or "no-gpu", self.machine.arch]
         return "_".join(parts)
 
@@ -165,8 +173,8 @@ class Planner:
             notes.append("Simulated: no model is computed; text and timing come from Dynamo's simulator.")
             if self._request.native == "trtllm" and self.target.workers.disaggregated:
                 notes.append(
-                    "The simulator's TensorRT-LLM type cannot hand over from prefill to decode (Dynamo 1.3.1 to 1.6.1): "
-                    "its vLLM type stands in."
+                    "The simulator's TensorRT-LLM type cannot hand over from prefill to decode "
+                    "(Dynamo 1.3.1 to 1.6.1): its vLLM type stands in."
                 )
         return notes
 

@@ -213,8 +213,10 @@ class Plan:
     def hash(self) -> str:
         """Twelve hex digits over what would run (the run's folder left out): equal plans, equal hash."""
         body = json.dumps(
-            [[process.name, process.argv, sorted(process.env.items()), sorted(process.files.items())]
-             for process in self.processes]
+            [
+                [process.name, process.argv, sorted(process.env.items()), sorted(process.files.items())]
+                for process in self.processes
+            ]
         ).replace(self.run_dir, "RUN_DIR")
         return hashlib.sha256(body.encode()).hexdigest()[:12]
 

@@ -10,30 +10,17 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from launcher.machine.sockets import can_bind
+
 BLOCK = 500
 """Ports of one launcher: a restart takes fresh ones, and 64 workers with four each leave room."""
 CEILING = 32767
 """Dynamo reads its system port as a signed 16-bit number and exits above this (1.3.1 to 1.6.1)."""
 
 
-def can_bind(host: str, port: int) -> bool:
-    """Whether a TCP listener could start there now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As servers do: a port in TIME_WAIT is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-            # Without listen, a port that another socket has bound but not yet opened would look free.
-            probe.listen(1)
-        except OSError:
-            return False
-    return True
-
-
 def free_everywhere(port: int) -> bool:
     """Free on loopback and on all addresses: Dynamo binds some of its sockets to one, some to the other."""
-    return can_bind("127.0.0.1", port) and can_bind("0.0.0.0", port)
+    return can_bind("127.0.0.1", port) is None and can_bind("0.0.0.0", port) is None
 
 
 class NoPorts(Exception):

@@ -77,7 +77,9 @@ def _layers(path: Path, base: Path, above: tuple[Path, ...]) -> tuple[dict[str, 
     where = shown(path)
     if path in above or len(above) > MAX_LAYERS:
         chain = " -> ".join(item.stem for item in (*above, path))
-        raise LauncherError(Finding(code="target-file", what=f"`extends` goes in a circle: {chain}", where=where))
+        raise LauncherError(
+            Finding(code="target-file", what=f"`extends` goes in a circle: {chain}", where=where)
+        )
     own, own_origins = document.parse(document.read_text(path, where), where)
     layers = own.pop("extends", [])
     layers_where = own_origins.pop(("extends",), where)

@@ -62,8 +62,8 @@ def parse(text: str, shown: str) -> tuple[dict[str, Any], Origins]:
         # Aliases are found before composing: the composer would resolve them.
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
-                raise _fault(f"{shown}:{line}", f"YAML alias *{event.anchor}", "write the value out, or use `extends`")
+                line = f"{shown}:{event.start_mark.line + 1}" if event.start_mark else shown
+                raise _fault(line, f"YAML alias *{event.anchor}", "write the value out, or use `extends`")
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -95,7 +95,9 @@ def parse_value(text: str, shown: str) -> Any:
     return _build(node, shown, (), {}, lines=False)
 
 
-def _build(node: yaml.Node, shown: str, path: tuple[str, ...], origins: Origins, *, lines: bool = True) -> Any:
+def _build(
+    node: yaml.Node, shown: str, path: tuple[str, ...], origins: Origins, *, lines: bool = True
+) -> Any:
     line = node.start_mark.line + 1
     where = f"{shown}:{line}" if lines else shown
     origins[path] = where
@@ -116,7 +118,8 @@ def _build(node: yaml.Node, shown: str, path: tuple[str, ...], origins: Origins,
         return built
     if isinstance(node, yaml.SequenceNode):
         return [
-            _build(item, shown, (*path, str(index)), origins, lines=lines) for index, item in enumerate(node.value)
+            _build(item, shown, (*path, str(index)), origins, lines=lines)
+            for index, item in enumerate(node.value)
         ]
     return _scalar(node, where)
 
@@ -173,7 +176,7 @@ def _merge(base: Any, over: Any, path: tuple[str, ...], origins: Origins, new: O
                 _adopt(here, origins, new)
         return merged
     if path in APPEND and isinstance(base, list) and isinstance(over, list):
-        for index, item in enumerate(over):
+        for index in range(len(over)):
             origins[(*path, str(len(base) + index))] = new.get((*path, str(index)), "")
         return base + over
     _forget(path, origins)

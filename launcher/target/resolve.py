@@ -102,7 +102,7 @@ def _fix(fault: Any, path: tuple[str, ...]) -> str:
         allowed = [part.strip("' ") for part in fault["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         close = nearest(str(fault.get("input")), allowed)
         return f"did you mean {close!r}?" if close else ""
-    if "string_pattern_mismatch" == fault["type"] and len(path) > 1 and path[-2] == "args":
+    if fault["type"] == "string_pattern_mismatch" and len(path) > 1 and path[-2] == "args":
         return "a flag is named without its leading dashes, in lower case"
     if isinstance(fault.get("input"), str) and fault["type"] in ("int_type", "float_type", "bool_type"):
         return "write it without quotes"

@@ -19,7 +19,9 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 EnvValue = Annotated[str, StringConstraints(max_length=32768, pattern=r"^[^\x00]*$")] | bool | int | float
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
-ModelId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$", max_length=200)]
+ModelId = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$", max_length=200)
+]
 Args = dict[FlagName, Scalar | list[Any] | dict[str, Any]]
 """Flag without dashes to value: true gives `--flag`, false `--no-flag`, a mapping or list gives JSON."""
 Env = dict[EnvName, EnvValue]

@@ -21,9 +21,8 @@ mkdir -p "$RUN/discovery" "$RUN/logs"
 pids=()
 stop() {{
   trap - TERM INT EXIT
-  kill -TERM "${{pids[@]}}" 2>/dev/null || true
+  kill -TERM "${{pids[@]}}" "$keeper" 2>/dev/null || true
   wait || true
-  kill "$keeper" 2>/dev/null || true
   rm -rf "$RUN"
 }}
 trap stop EXIT
@@ -42,7 +41,7 @@ def render(plan: Plan) -> str:
     lines += list(_scrub(plan))
     for link in plan.links:
         path = _word(link.path, plan)
-        lines.append(f"mkdir -p \"$(dirname {path})\" && ln -s {shlex.quote(link.target)} {path}")
+        lines.append(f'mkdir -p "$(dirname {path})" && ln -s {shlex.quote(link.target)} {path}')
     written: set[str] = set()
     for process in plan.processes:
         for path, text in process.files.items():
@@ -59,12 +58,12 @@ def _scrub(plan: Plan) -> Iterator[str]:
     patterns = "|".join(plan.scrub)
     if patterns:
         yield "# Inherited variables that would mislead the engines."
-        yield f"for name in $(compgen -e); do case $name in {patterns}) unset \"$name\" ;; esac; done"
+        yield f'for name in $(compgen -e); do case $name in {patterns}) unset "$name" ;; esac; done'
 
 
 def _file(path: str, text: str, plan: Plan) -> Iterator[str]:
     shown = _word(path, plan)
-    yield f"mkdir -p \"$(dirname {shown})\""
+    yield f'mkdir -p "$(dirname {shown})"'
     yield f"cat > {shown} <<'END_OF_FILE'"
     yield text.rstrip("\n")
     yield "END_OF_FILE"
@@ -79,12 +78,12 @@ def _process(process: Process, plan: Plan) -> Iterator[str]:
     yield "env \\"
     for name, value in process.env.items():
         if is_secret(name) and value:
-            yield f"  {name}=\"${{{name}:?not set}}\" \\"
+            yield f'  {name}="${{{name}:?not set}}" \\'
         else:
             yield f"  {name}={_word(value, plan)} \\"
     words = [_word(argument, plan) for argument in process.argv]
     yield "  " + _wrapped(words)
-    yield f"  > \"$RUN/logs/{process.name}.log\" 2>&1 &"
+    yield f'  > "$RUN/logs/{process.name}.log" 2>&1 &'
     yield "pids+=($!)"
 
 

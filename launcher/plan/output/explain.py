@@ -26,7 +26,12 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(item, (*path, key))
-    elif isinstance(value, list) and value and not any(isinstance(item, dict) for item in value) and path == ("notes",):
+    elif (
+        isinstance(value, list)
+        and value
+        and not any(isinstance(item, dict) for item in value)
+        and path == ("notes",)
+    ):
         for index, item in enumerate(value):
             yield (*path, str(index)), item
     else:

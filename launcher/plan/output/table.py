@@ -1,4 +1,4 @@
-"""The plan as text that a person reads: processes, their ports and GPUs, then the exact commands, then the deadlines."""
+"""The plan as text that a person reads: processes with ports and GPUs, then exact commands, then deadlines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def render(plan: Plan) -> str:
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table of left-aligned columns, two spaces apart."""
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    ]
 
 
 def _command(process: Process) -> Iterator[str]:

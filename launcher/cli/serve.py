@@ -1,0 +1,54 @@
+"""Start a target's deployment and keep it serving until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+
+from launcher.cli import common
+from launcher.cli import plan as plan_command
+from launcher.findings import Finding, LauncherError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    common.add_target_options(parser)
+    common.add_machine_option(parser)
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and start nothing")
+    plan_command.add_output_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve; returns the exit code of the run."""
+    if args.dry_run:
+        return plan_command.run(args)
+    loaded = common.load(args)
+    if loaded.settings.machine is not None:
+        raise LauncherError(
+            Finding(
+                code="machine-not-here",
+                what="--machine plans for another machine; nothing can be started there",
+                where=loaded.given.get("machine", "--machine"),
+                fix="add --dry-run, or leave it out",
+            )
+        )
+    with common.planned(loaded) as planned:
+        common.check_public_ports(planned.plan)
+        common.check_interpreter(planned.plan)
+        # From here on there is a child; nothing heavy is imported before, because the parent keeps its memory.
+        from launcher.supervise.init import run_as_init
+
+        def inner(custody: object) -> int:
+            from launcher.serve import serve
+            from launcher.supervise.custody import Custody
+
+            assert isinstance(custody, Custody)
+            return serve(
+                planned.plan,
+                planned.planner.respawn,
+                custody,
+                json_logs=common.wants_json(loaded.settings),
+                log_dir=loaded.settings.log_dir,
+                findings=planned.findings,
+            )
+
+        return run_as_init(inner)

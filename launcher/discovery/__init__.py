@@ -1,0 +1,1 @@
+"""Dynamo's registrations: who is in routing, kept true by the launcher."""

@@ -1,0 +1,1 @@
+"""What the launcher shows of itself: admin pages, status, metrics, incidents."""

@@ -1,0 +1,141 @@
+"""Ready means: every planned worker healthy, the frontend sees each of them, and one real completion came back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from launcher.plan.model import WORKER_ROLES, Plan, Role
+from launcher.prove.frontend import Frontend
+from launcher.supervise.events import ProcessState, State
+
+STARTING_S = 0.25
+"""Seconds between looks before the deployment is ready."""
+SERVING_S = 2.0
+"""Seconds between looks afterwards; a death or a recovery is looked at at once."""
+COMPLETION_S = 60.0
+"""For the first completion: it may wait for kernels that are compiled on first use."""
+
+
+class Readiness:
+    """Looks again and again, and keeps the reasons why the deployment is not ready."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        frontend: Frontend,
+        snapshot: Callable[[], Sequence[ProcessState]],
+        announce: Callable[[str], None],
+    ) -> None:
+        self.reasons: list[str] = ["starting"]
+        self.ready = False
+        self.ready_at: float | None = None
+        """Monotonic seconds of the first time."""
+        self.first = asyncio.Event()
+        """Set when the deployment has been ready once."""
+        self.draining = False
+        self._plan = plan
+        self._frontend = frontend
+        self._snapshot = snapshot
+        self._announce = announce
+        self._proved: int | None = None
+        """The frontend's incarnation that a completion was proved with."""
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Something happened: do not wait for the next round."""
+        self._changed.set()
+
+    def drain(self) -> None:
+        """From now on not ready, whatever is seen."""
+        self.draining = True
+        self._set(["draining"])
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self._changed.clear()
+            if not self.draining:
+                self._set(await self._missing())
+            try:
+                async with asyncio.timeout(SERVING_S if self.ready else STARTING_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+            if not self.ready:
+                # Events come in bursts; each look costs the frontend two requests.
+                await asyncio.sleep(0.05)
+
+    def _set(self, reasons: list[str]) -> None:
+        if self.draining:
+            reasons = ["draining"]
+        was, self.ready = self.ready, not reasons
+        changed = reasons != self.reasons
+        self.reasons = reasons
+        if self.ready and not was:
+            if self.ready_at is None:
+                self.ready_at = time.monotonic()
+                self.first.set()
+            else:
+                self._announce("ready again")
+        elif was and not self.ready:
+            self._announce("not ready: " + "; ".join(reasons))
+        elif changed and not self.ready:
+            self._announce("waiting for: " + "; ".join(_short(reasons)))
+
+    async def _missing(self) -> list[str]:
+        states = {state.name: state for state in self._snapshot()}
+        frontend = states[Role.FRONTEND.value]
+        seen: set[int] | None = None
+        why = ""
+        if frontend.healthy:
+            seen, why = await self._frontend.ports()
+        reasons = []
+        if not frontend.healthy:
+            reasons.append(_unhealthy(frontend))
+        elif seen is None:
+            reasons.append(f"frontend does not answer: {why}")
+        reasons += self._workers(states, seen)
+        if reasons:
+            return reasons
+        blocked = await self._frontend.routable()
+        if blocked:
+            return [blocked]
+        if self._proved != frontend.incarnation:
+            failed = await self._frontend.complete(COMPLETION_S)
+            if failed:
+                return [f"no completion came back yet: {failed}"]
+            self._proved = frontend.incarnation
+        return []
+
+    def _workers(self, states: Mapping[str, ProcessState], seen: set[int] | None) -> list[str]:
+        """What each role lacks: before the first time every worker counts, afterwards `min_ready` of a role."""
+        reasons = []
+        for role in WORKER_ROLES:
+            lacking = []
+            good = 0
+            for state in states.values():
+                if state.role is not role:
+                    continue
+                if not state.healthy:
+                    lacking.append(_unhealthy(state))
+                elif seen is not None and state.ports.get("rpc") not in seen:
+                    lacking.append(f"{state.name} is not seen by the frontend")
+                else:
+                    good += 1
+            needed = good + len(lacking) if self.ready_at is None else self._plan.min_ready.get(role.value, 0)
+            if good < needed:
+                reasons += lacking
+        return reasons
+
+
+def _unhealthy(state: ProcessState) -> str:
+    if state.state in (State.LOADING, State.STARTING) and not state.detail:
+        return f"{state.name} is {state.state.value}{f' ({state.phase})' if state.phase else ''}"
+    detail = state.detail or state.phase
+    return f"{state.name} is {state.state.value}{f': {detail}' if detail else ''}"
+
+
+def _short(reasons: list[str], most: int = 6) -> list[str]:
+    return reasons if len(reasons) <= most else [*reasons[:most], f"{len(reasons) - most} more"]

@@ -1,0 +1,242 @@
+"""Serving: a plan becomes a running deployment. The one place where planning, supervision and proof meet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from launcher.discovery.file import TOUCH_S, FileDiscovery
+from launcher.findings import Finding, Severity
+from launcher.machine.sockets import listening
+from launcher.observe.admin import Admin, Pages
+from launcher.plan.model import Plan, Process
+from launcher.prove.frontend import Frontend
+from launcher.prove.readiness import Readiness
+from launcher.supervise import procfs
+from launcher.supervise.custody import Custody
+from launcher.supervise.events import Event, Kind
+from launcher.supervise.hooks import Hooks
+from launcher.supervise.logpump import LogPump
+from launcher.supervise.logs import JsonFormat, TextFormat
+from launcher.supervise.policy import RestartPolicy
+from launcher.supervise.signals import install_signals
+from launcher.supervise.supervisor import Supervisor
+
+
+class Deployment:
+    """One running plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        pump: LogPump,
+        respawn: Callable[[Process, int], Process],
+        custody: Custody,
+        findings: tuple[Finding, ...] = (),
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        self.plan = plan
+        self.started_at = time.monotonic()
+        self._findings = findings
+        self._pump = pump
+        hooks = Hooks(respawn=respawn, on_event=self._on_event, on_death=self._on_death)
+        self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
+        self.discovery = FileDiscovery(Path(plan.discovery_dir), self._listeners, pump.log)
+        self.readiness: Readiness | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches the API."""
+        return f"http://{reachable(self.plan.http_host)}:{self.plan.http_port}"
+
+    async def run(self) -> int:
+        """Until asked to stop or failed for good; returns the exit code."""
+        admin = Admin(Pages(self._reasons, self._was_ready, self.status))
+        await admin.start(self.plan.admin_host, self.plan.admin_port)
+        remove_signals = install_signals(self.supervisor)
+        connector = aiohttp.TCPConnector(force_close=True)
+        try:
+            async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+                frontend = Frontend(session, self.url, self.plan.model)
+                self.readiness = Readiness(self.plan, frontend, self.supervisor.snapshot, self._pump.log)
+                helpers = [
+                    asyncio.create_task(self._keep_discovery(), name="discovery"),
+                    asyncio.create_task(self.readiness.run(), name="readiness"),
+                    asyncio.create_task(self._start_deadline(self.readiness), name="start-deadline"),
+                ]
+                for helper in helpers:
+                    helper.add_done_callback(self._helper_ended)
+                try:
+                    return await self.supervisor.run()
+                finally:
+                    for helper in helpers:
+                        helper.cancel()
+                    await asyncio.gather(*helpers, return_exceptions=True)
+        finally:
+            remove_signals()
+            await admin.close()
+
+    def status(self) -> dict[str, Any]:
+        """The page `/status`."""
+        plan = self.plan
+        readiness = self.readiness
+        return {
+            "ready": not self._reasons(),
+            "reasons": self._reasons(),
+            "target": plan.target,
+            "engine": plan.engine,
+            "simulated": plan.simulated,
+            "model": plan.model,
+            "url": self.url,
+            "uptime_s": round(time.monotonic() - self.started_at, 3),
+            "ready_s": round(readiness.ready_at - self.started_at, 3)
+            if readiness is not None and readiness.ready_at is not None
+            else None,
+            "processes": [state.to_json() for state in self.supervisor.snapshot()],
+            "min_ready": dict(plan.min_ready),
+            "warnings": [finding.to_json() for finding in self._findings],
+            "discovery": {"restored": self.discovery.restored},
+            "pid": os.getpid(),
+            "plan": plan.to_json(),
+        }
+
+    def _reasons(self) -> list[str]:
+        if self.supervisor.draining:
+            return ["draining"]
+        return list(self.readiness.reasons) if self.readiness is not None else ["starting"]
+
+    def _was_ready(self) -> bool:
+        return self.readiness is not None and self.readiness.first.is_set()
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind is Kind.DRAINING and not event.process and self.readiness is not None:
+            self.readiness.drain()
+        if event.kind is Kind.DRAINING and event.process:
+            self.discovery.leaving(event.process)
+        if event.kind is Kind.STARTED:
+            state = next(state for state in self.supervisor.snapshot() if state.name == event.process)
+            self.discovery.joined(event.process, [state.ports["rpc"]] if "rpc" in state.ports else [])
+        if self.readiness is not None:
+            self.readiness.look()
+
+    def _on_death(self, process: Process, incarnation: int) -> None:
+        began = time.monotonic()
+        count = self.discovery.withdraw(process.name)
+        if count:
+            spent = (time.monotonic() - began) * 1000
+            self._pump.log(f"withdrew {count} registrations of {process.name} in {spent:.1f} ms")
+
+    async def _keep_discovery(self) -> None:
+        while True:
+            self.discovery.keep()
+            await asyncio.sleep(TOUCH_S)
+
+    def _listeners(self) -> Mapping[int, str]:
+        """TCP port to the process of the plan whose tree listens on it."""
+        owners: dict[int, str] = {}
+        table = procfs.scan()
+        for state in self.supervisor.snapshot():
+            if state.pid is not None:
+                owners[state.pid] = state.name
+                owners |= {process.pid: state.name for process in procfs.descendants(table, state.pid)}
+        return {port: owners[pid] for pid, _, port in listening(owners)}
+
+    async def _start_deadline(self, readiness: Readiness) -> None:
+        """End the run where it does not become ready in time; say so when it does."""
+        try:
+            async with asyncio.timeout(self.plan.deadlines.start_s):
+                await readiness.first.wait()
+        except TimeoutError:
+            why = "; ".join(readiness.reasons)
+            self.supervisor.fail(f"not ready {self.plan.deadlines.start_s:g} s after the start: {why}")
+            return
+        self._pump.log(ready_text(self.plan, self.url, time.monotonic() - self.started_at))
+
+    def _helper_ended(self, helper: asyncio.Task[None]) -> None:
+        if not helper.cancelled() and (error := helper.exception()) is not None:
+            # A deployment without its keeper or its proof would rot in silence.
+            self._pump.log(f"{helper.get_name()} failed: {type(error).__name__}: {error}", "error")
+            self.supervisor.fail(f"the launcher's own {helper.get_name()} failed: {error}")
+
+
+def ready_text(plan: Plan, url: str, seconds: float) -> str:
+    """What is said when the deployment is ready: the URL and a request to try."""
+    body = f'{{"model":"{plan.model}","messages":[{{"role":"user","content":"Hello"}}],"max_tokens":64}}'
+    simulated = " (simulated)" if plan.simulated else ""
+    return (
+        f"ready in {seconds:.1f} s{simulated}: {plan.model} at {url}\n"
+        f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+    )
+
+
+def reachable(host: str) -> str:
+    """An address at which a client here reaches a server that listens on `host`."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    if host == "::":
+        return "[::1]"
+    return f"[{host}]" if ":" in host else host
+
+
+def prepare(plan: Plan, custody: Custody) -> None:
+    """Make the run's private folder with what must be there before any process starts."""
+    run_dir = Path(plan.run_dir)
+    run_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    custody.folder(run_dir)
+    run_dir.mkdir(mode=0o700)
+    Path(plan.discovery_dir).mkdir(mode=0o700)
+    for link in plan.links:
+        path = Path(link.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(link.target)
+
+
+def serve(
+    plan: Plan,
+    respawn: Callable[[Process, int], Process],
+    custody: Custody,
+    *,
+    json_logs: bool,
+    log_dir: Path | None,
+    findings: tuple[Finding, ...],
+    policy: RestartPolicy | None = None,
+) -> int:
+    """Run the plan until it is asked to stop or fails for good; returns the exit code."""
+    import uvloop
+
+    prepare(plan, custody)
+    names = [process.name for process in plan.processes]
+    form = (
+        JsonFormat()
+        if json_logs
+        else TextFormat(names, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    )
+    pump = LogPump(form, log_dir=log_dir)
+    try:
+        simulated = ", simulated" if plan.simulated else ""
+        pump.log(
+            f"{plan.target}: {plan.model} on {plan.engine}{simulated}, {len(names)} processes, "
+            f"plan {plan.hash()}, API {plan.http_host}:{plan.http_port}, admin {plan.admin_host}:{plan.admin_port}"
+        )
+        for note in plan.notes:
+            pump.log(note)
+        for finding in findings:
+            pump.log(finding.line(), "warning" if finding.severity is Severity.WARNING else "info")
+
+        async def main() -> int:
+            deployment = Deployment(plan, pump, respawn, custody, findings, policy)
+            return await deployment.run()
+
+        code: int = uvloop.run(main())
+        return code
+    finally:
+        with contextlib.suppress(OSError):
+            pump.close()
