@@ -64,7 +64,6 @@ class Supervisor:
         """`custody`: where folders and segments to remove are noted; `run_id` marks the environment of every child."""
         self.plan = plan
         self.failure: Failure | None = None
-        self.draining = False
         self._hooks = hooks or Hooks()
         self._over = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -194,6 +193,13 @@ class Supervisor:
             self._shared.log(f"stopping{': ' + reason if reason else ''}")
             self._over.set()
 
+    def fail(self, reason: str) -> None:
+        """The deployment as a whole has failed: drain, then exit code 4."""
+        if self.failure is None:
+            self.failure = Failure("", Role.HELPER, 0, reason, ())
+            self._shared.log(reason, "error")
+            self.stop("the deployment failed")
+
     def kill(self, reason: str = "") -> None:
         """End everything at once."""
         if not self._shared.killing:
@@ -205,7 +211,9 @@ class Supervisor:
             worker.kill()
 
     async def _drain(self) -> None:
-        self.draining = True
+        self._shared.draining = True
+        for worker in self._workers.values():
+            worker.start_no_more()
         self._emit(Event(Kind.DRAINING))
         await self._note_segments()
         served = any(worker.ever_ready.is_set() for worker in self._workers.values())
@@ -246,6 +254,11 @@ class Supervisor:
     def snapshot(self) -> list[ProcessState]:
         """Every process of the plan, in its order."""
         return [worker.snapshot() for worker in self._workers.values()]
+
+    @property
+    def draining(self) -> bool:
+        """Whether the end has begun."""
+        return self._shared.draining
 
     @property
     def healthy(self) -> bool:
