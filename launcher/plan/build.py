@@ -169,7 +169,9 @@ class Planner:
 
     def _notes(self) -> list[str]:
         notes = []
-        if self._context.simulated:
+        if self._engine.kind == "echo":
+            notes.append("Simulated: no model is computed; the answers are a script in harmony, at a fixed pace.")
+        elif self._context.simulated:
             notes.append("Simulated: no model is computed; text and timing come from Dynamo's simulator.")
             if self._request.native == "trtllm" and self.target.workers.disaggregated:
                 notes.append(
