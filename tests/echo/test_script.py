@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -28,8 +29,9 @@ def framed(text: str) -> list[int]:
     return tokens
 
 
-def chat(*messages: Message, tools: tuple[dict[str, object], ...] = (), effort: str = "medium") -> Prompt:
-    return Prompt(messages or (Message("user", "hello"),), tools, effort, is_chat=True)
+def chat(*messages: Message, tools: tuple[Mapping[str, object], ...] = (), effort: str = "medium") -> Prompt:
+    given = tuple(dict(tool) for tool in tools)
+    return Prompt(messages or (Message("user", "hello"),), given, effort, is_chat=True)
 
 
 def said(answer: Answer) -> str:
@@ -134,7 +136,7 @@ def test_ends_exactly_at_max_tokens() -> None:
 
 
 @pytest.mark.parametrize("tools", [(), (TOOL,)])
-def test_ignore_eos_fills(tools: tuple[dict[str, object], ...]) -> None:
+def test_ignore_eos_fills(tools: tuple[Mapping[str, object], ...]) -> None:
     answer = compose(chat(tools=tools), Limits(max_tokens=2000, ignore_eos=True))
     assert (len(answer.tokens), answer.finish_reason) == (2000, "length")
 

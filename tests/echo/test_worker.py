@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from typing import Any
 
@@ -111,6 +112,11 @@ def test_answer() -> None:
     }
 
 
+def test_packed_token_ids() -> None:
+    packed = struct.pack(f"<{len(PROMPT)}i", *PROMPT)
+    assert text(answer(EchoWorker(options()), {"token_ids": packed})).endswith("hello there<|return|>")
+
+
 def test_choices() -> None:
     chunks = answer(EchoWorker(options()), {"token_ids": PROMPT, "sampling_options": {"n": 2}})
     assert [chunk["index"] for chunk in chunks if chunk.get("finish_reason")] == [0, 1]
@@ -177,13 +183,19 @@ def test_prefill_hands_over_to_decode() -> None:
     handover = chunk["disaggregated_params"]
     assert handover["kv_transfer_params"]["do_remote_prefill"] is True
     decode = EchoWorker(options("--disaggregation-mode", "decode"))
-    request = {"token_ids": PROMPT, "prefill_result": {"disaggregated_params": handover}}
+    details = chunk["completion_usage"]["prompt_tokens_details"]
+    result = {"disaggregated_params": handover, "prompt_tokens_details": details}
+    request = {"token_ids": PROMPT, "prefill_result": result}
     chunks = answer(decode, request)
     assert "You said: hello there" in text(chunks)
     cached = chunks[-1]["completion_usage"]["prompt_tokens_details"]["cached_tokens"]
     assert cached == len(PROMPT) // 4 * 4
-    with pytest.raises(RuntimeError, match="no prefill worker"):
-        answer(decode, {"token_ids": PROMPT})
+
+
+def test_decode_alone_answers_too(caplog: pytest.LogCaptureFixture) -> None:
+    decode = EchoWorker(options("--disaggregation-mode", "decode"))
+    assert "You said: hello there" in text(answer(decode, {"token_ids": PROMPT}))
+    assert "without a prefill worker's result" in caplog.text
 
 
 def test_hashes_depend_on_what_came_before() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
@@ -72,7 +73,7 @@ class EchoWorker:
 
     async def generate(self, request: Mapping[str, Any], context: Cancellation) -> AsyncIterator[Chunk]:
         """Answer one request."""
-        tokens = list(request["token_ids"])
+        tokens = _token_ids(request["token_ids"])
         if request.get(PROBE_KEY):
             yield _last([v.RETURN], 0, "stop", _usage(len(tokens), 1, 0))
             return
@@ -86,7 +87,12 @@ class EchoWorker:
             yield self._handover(len(tokens), cached)
             return
         if self.options.mode == "decode":
-            cached = _prefill_cached(request)
+            handed_over = request.get("prefill_result")
+            if handed_over:
+                cached = _cached_by_prefill(handed_over)
+            else:
+                # As dynamo.vllm: it computes the prompt itself. Frontends do this while no prefill worker is known.
+                logger.warning("request %s came without a prefill worker's result", context.id())
         async for chunk in self._paced(self._answers(request, tokens), context, len(tokens), cached):
             yield chunk
 
@@ -133,7 +139,6 @@ class EchoWorker:
                 "do_remote_decode": False,
                 "remote_engine_id": "echo",
                 "remote_block_ids": list(range(blocks)),
-                "cached_tokens": cached,
             }
         }
         return chunk
@@ -154,6 +159,14 @@ class EchoWorker:
         return change.cached_tokens
 
 
+def _token_ids(value: Any) -> list[int]:
+    """Return token ids; with DYN_TOKEN_IDS_AS_BYTES (1.6) they come packed as little-endian 32-bit numbers."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        packed = bytes(value)
+        return list(struct.unpack(f"<{len(packed) // 4}i", packed))
+    return list(value)
+
+
 def _limits(request: Mapping[str, Any], room: int) -> Limits:
     """Return what bounds the answer; ``room`` is what the context length leaves."""
     conditions = request.get("stop_conditions") or {}
@@ -168,13 +181,10 @@ def _limits(request: Mapping[str, Any], room: int) -> Limits:
     )
 
 
-def _prefill_cached(request: Mapping[str, Any]) -> int:
-    """Return the cached tokens that the prefill worker reported."""
-    result = request.get("prefill_result")
-    if not result:
-        raise RuntimeError("a decode worker got a request that no prefill worker has seen")
-    parameters = (result.get("disaggregated_params") or {}).get("kv_transfer_params") or {}
-    return int(parameters.get("cached_tokens") or 0)
+def _cached_by_prefill(prefill_result: Mapping[str, Any]) -> int:
+    """Return the cached tokens that the prefill worker reported; the frontend passes its usage on."""
+    details = prefill_result.get("prompt_tokens_details") or {}
+    return int(details.get("cached_tokens") or 0)
 
 
 def _usage(prompt_tokens: int, completion_tokens: int, cached: int) -> dict[str, Any]:
