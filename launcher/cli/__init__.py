@@ -14,7 +14,9 @@ from launcher.findings import Exit, Finding, LauncherError, did_you_mean
 COMMANDS: dict[str, str] = {
     "serve": "start a target's deployment and keep it serving (the default)",
     "plan": "show the exact processes, environments, ports and deadlines; starts nothing",
+    "render": "write a target's Kubernetes manifests",
     "targets": "list the targets, and which of them fit this machine",
+    "download": "have the model, the draft head and the harmony vocabulary on disk, verified",
 }
 """Command to its one line of help; each is the module `launcher.cli.<command>` with `configure` and `run`."""
 

@@ -252,6 +252,23 @@ class Simulation(_Part):
     env: Env = {}
 
 
+class Toleration(_Part):
+    """A node taint that the pods accept."""
+
+    key: Text | None = None
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: Text | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class Pod(_Part):
+    """What a cluster asks of its pods beyond the target's hardware; read by `launcher render` only."""
+
+    node_selector: dict[Text, str] = {}
+    tolerations: list[Toleration] = []
+    image_pull_secrets: list[Name] = []
+
+
 class Target(_Part):
     """A whole target."""
 
@@ -270,6 +287,7 @@ class Target(_Part):
     network: Network = Network()
     deadlines: Deadlines = Deadlines()
     simulation: Simulation = Simulation()
+    pod: Pod = Pod()
     workload: Workload | None = None
     published: Published | None = None
     notes: list[Text] = []

@@ -1,0 +1,64 @@
+"""Manifests as YAML text that never changes without a reason: fixed key order, no line folding, safe quoting."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+WIDTH = 110
+"""Columns of a comment line."""
+COMMAND = "Made by:"
+"""Starts a line that stays whole, to be copied."""
+
+AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""})
+"""Plain words that one YAML reader or another takes for something else than text (YAML 1.1, go-yaml)."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without aliases: two equal values are written twice, as a person would."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    style = None
+    if value.lower() in AMBIGUOUS:
+        style = "'"
+    elif "\n" in value:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _wrapped(comment: str) -> list[str]:
+    """Lines of a comment; what starts a line (a list's indent) also starts those that continue it."""
+    if comment.startswith(COMMAND):
+        return [comment]
+    indent = comment[: len(comment) - len(comment.lstrip())]
+    return textwrap.wrap(
+        comment, WIDTH, subsequent_indent=indent + "  " * bool(indent), break_on_hyphens=False
+    )
+
+
+def emit(documents: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> str:
+    """The documents as one YAML stream under a head of comment lines."""
+    head = "".join(f"# {line}\n" for comment in comments for line in _wrapped(comment))
+    bodies = [
+        yaml.dump(
+            document,
+            Dumper=_Dumper,
+            sort_keys=False,
+            default_flow_style=False,
+            allow_unicode=True,
+            # A folded command line or JSON argument is hard to read and to diff.
+            width=100_000,
+        )
+        for document in documents
+    ]
+    return head + "---\n" + "---\n".join(bodies)
