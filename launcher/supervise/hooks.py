@@ -58,6 +58,8 @@ class Shared:
     """A worker has failed for good, and why."""
     workers: dict[str, Worker] = field(default_factory=dict)
     lag: Lag = field(default_factory=Lag)
+    draining: bool = False
+    """Set when the end begins: nothing is started any more."""
     killing: bool = False
     """Set once everything is to end at once."""
     frozen_at: float = float("-inf")

@@ -71,6 +71,9 @@ def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
     end_descendants(END_S)
     for path in custody.clean():
         print(f"launcher: could not remove {path}", file=sys.stderr)
+    # A signal that waits now has come too late to be forwarded; it must not replace the exit code.
+    for number in FORWARDED:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return code
 

@@ -55,11 +55,13 @@ class LineSplitter:
         return [line] if line else []
 
     def _progress(self, lines: list[str], now: float) -> None:
-        *states, last = self._tail.split(b"\r")
-        state = last if last.strip() else next((part for part in reversed(states) if part.strip()), b"")
+        parts = self._tail.split(b"\r")
+        states = [part for part in parts if part.strip()]
+        state = states[-1] if states else b""
         # What was overwritten is gone; a return at the very end may still turn out to be half of "\r\n".
-        self._tail = state if state is last else state + b"\r"
-        if state and state != self._shown and now - self._shown_at >= self._progress_s:
+        self._tail = state if parts[-1] is state else state + b"\r"
+        bar = len(states) > 1 or not parts[0]
+        if bar and state and state != self._shown and now - self._shown_at >= self._progress_s:
             self._shown, self._shown_at = state, now
             lines.append(state.decode("utf-8", "backslashreplace"))
 

@@ -25,14 +25,9 @@ def _call(option: int, value: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def become_subreaper() -> None:
-    """Make orphaned descendants children of this process. OSError where the kernel refuses."""
-    _call(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent(signum: int = signal.SIGKILL) -> None:
-    """Have the kernel send `signum` to this process when the thread that forked it ends."""
-    _call(PR_SET_PDEATHSIG, signum)
+def become_subreaper(on: bool = True) -> None:
+    """Make orphaned descendants children of this process, or no longer. OSError where the kernel refuses."""
+    _call(PR_SET_CHILD_SUBREAPER, int(on))
 
 
 def die_with(parent: int) -> None:

@@ -14,8 +14,10 @@ LAUNCHER = "launcher"
 
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 # Colours are CSI sequences that end in m; the rest moves a cursor, sets a title or talks to a terminal.
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_NOT_SGR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\-_])")
+_NOT_SGR = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\-_])"
+)
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d")
 _CLOCK_WITHIN = 64
 _DYNAMO = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]+Z)\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s+([\w:.\-]+): (.*)", re.S)

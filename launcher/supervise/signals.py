@@ -21,7 +21,9 @@ class Stoppable(Protocol):
 def install_signals(
     target: Stoppable, on_user: Callable[[int], None] = lambda number: None
 ) -> Callable[[], None]:
-    """Handle signals in the running event loop; returns what takes the handlers away again.
+    """Handle signals in the running event loop; returns what ends that, for when the run is over.
+
+    From then on these signals are ignored: one that comes while the process ends must not change its exit code.
 
     SIGTERM, SIGINT and SIGHUP begin the drain, a second one kills at once, as SIGQUIT does. SIGUSR1 and SIGUSR2 call
     `on_user` with their number and otherwise do nothing. A SIGHUP that was ignored at the start (nohup) stays so.
@@ -50,5 +52,6 @@ def install_signals(
     def remove() -> None:
         for number in (*ending, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
     return remove

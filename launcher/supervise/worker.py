@@ -63,7 +63,7 @@ class Worker:
             self.state, self.phase = State.WAITING, f"waiting for {ahead.name} to fill the cache"
             await _first(ahead.ever_ready.wait(), self._wake.wait())
         try:
-            while not self._stopping:
+            while not self._ending:
                 self.state = State.STARTING
                 self._reset()
                 child = self._start()
@@ -71,7 +71,7 @@ class Worker:
                     await self._live(child)
                 if self._withdrawal is not None:
                     await self._withdrawal
-                if self._stopping or not await self._again():
+                if self._ending or not await self._again():
                     break
         finally:
             self.phase, self.healthy = "", False
@@ -119,7 +119,7 @@ class Worker:
         self.state, self.phase = State.BACKOFF, ""
         self._emit(Kind.RESTARTING, seconds=delay, detail=self.detail)
         await _first(self._pause(delay), self._wake.wait())
-        if self._stopping:
+        if self._ending:
             return False
         try:
             self.process = self._shared.hooks.respawn(self.process, self.process.incarnation + 1)
@@ -141,6 +141,14 @@ class Worker:
         self._shared.failed(self, reason)
 
     # -- being told to end
+
+    @property
+    def _ending(self) -> bool:
+        return self._stopping or self._shared.draining
+
+    def start_no_more(self) -> None:
+        """What runs may run on, but nothing is started: the deployment is being drained."""
+        self._wake.set()
 
     async def stop(self, bound_s: float = float("inf")) -> None:
         """End for good, as the plan says, within `bound_s` seconds; returns when nothing of the tree is left."""
