@@ -6,11 +6,10 @@ is the background that a person may ask for, and a line with its codes below.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator
 
+from launcher.checks.base import Check, background_of, run_checks
 from launcher.checks.machine import compute, gpus, limits, links, memory, network, storage
-from launcher.checks.machine.base import Check
 from launcher.findings import Finding
 from launcher.machine import Machine
 from launcher.plan.model import Plan
@@ -59,20 +58,10 @@ CHECKS: tuple[Check, ...] = (
 def check(
     target: Target, plan: Plan, machine: Machine, checks: Iterable[Check] = CHECKS
 ) -> Iterator[Finding]:
-    """Every check's findings. A check that itself fails is a finding too (`check-failed`) and stops no other."""
-    for each in checks:
-        try:
-            yield from each.run(target, plan, machine)
-        except Exception as error:  # whatever it is, the other checks must still speak
-            name = f"{each.run.__module__.rpartition('.')[2]}.{each.run.__name__}"
-            yield Finding(
-                code="check-failed",
-                what=f"the check {name} failed itself: {type(error).__name__}: {error}",
-                why=f"nothing is known about {', '.join(each.codes)}; this is the launcher's fault",
-                fix="report it; --ignore check-failed starts without this check",
-            )
+    """Every check's findings; see `run_checks`."""
+    return run_checks(checks, target, plan, machine)
 
 
 def background(code: str) -> str | None:
     """What lies behind a finding of this code, or None where no check of the machine has it."""
-    return next((inspect.getdoc(each.run) for each in CHECKS if code in each.codes), None)
+    return background_of(CHECKS, code)

@@ -1,11 +1,10 @@
-"""What a check of the machine is, and the questions about a plan that several of them ask."""
+"""Questions about a plan that several checks of the machine ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from launcher.findings import Finding
+from launcher.checks.base import Check
 from launcher.machine import Gpu, Machine
 from launcher.plan.model import Plan, Process, Role
 from launcher.target.schema import Target
@@ -13,15 +12,18 @@ from launcher.target.schema import Target
 GIB = 1024**3
 MIB_PER_GIB = 1024
 
-Run = Callable[[Target, Plan, Machine], Iterable[Finding]]
-
-
-class Check(NamedTuple):
-    """A pure function over target, plan and machine; its docstring is the background of its findings."""
-
-    run: Run
-    codes: tuple[str, ...]
-    """The codes of everything that it can say."""
+__all__ = [
+    "GIB",
+    "MIB_PER_GIB",
+    "Check",
+    "exchanges_kv",
+    "flag",
+    "gib",
+    "gpu_names",
+    "gpu_workers",
+    "listed",
+    "used_gpus",
+]
 
 
 def gpu_names(plan: Plan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from launcher.checks.machine.base import listed
 from launcher.findings import Finding, Severity
 from launcher.machine import Machine
-from launcher.plan.model import Plan
+from launcher.plan.model import Plan, Role
 from launcher.target.schema import Target
 
 LOOPBACK = "127.0.0.1"
@@ -144,7 +144,11 @@ def loopback_only(target: Target, plan: Plan, machine: Machine) -> Iterator[Find
     """
     if not machine.loopback_only or not machine.interfaces:
         return
-    unset = [process.name for process in plan.processes if "DYN_TCP_RESPONSE_STREAM_HOST" not in process.env]
+    unset = [
+        process.name
+        for process in plan.processes
+        if process.role is not Role.HELPER and "DYN_TCP_RESPONSE_STREAM_HOST" not in process.env
+    ]
     if unset:
         yield Finding(
             code="loopback-unset",
