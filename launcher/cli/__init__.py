@@ -17,6 +17,9 @@ COMMANDS: dict[str, str] = {
     "render": "write a target's Kubernetes manifests",
     "targets": "list the targets, and which of them fit this machine",
     "download": "have the model, the draft head and the harmony vocabulary on disk, verified",
+    "trace": "make a benchmark trace from a seed, or check one",
+    "simulate": "predict throughput and latency of every split of a target's GPUs, without GPUs",
+    "bench": "measure a deployment with AIPerf, one point or a sweep, beside the published figures",
 }
 """Command to its one line of help; each is the module `launcher.cli.<command>` with `configure` and `run`."""
 
