@@ -193,10 +193,6 @@ def prepare(plan: Plan, custody: Custody) -> None:
     custody.folder(run_dir)
     run_dir.mkdir(mode=0o700)
     Path(plan.discovery_dir).mkdir(mode=0o700)
-    for link in plan.links:
-        path = Path(link.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(link.target)
 
 
 def serve(

@@ -1,9 +1,10 @@
 """The event plane's meeting point: publishers and subscribers connect here, so that none of them has to listen.
 
 Without it each Dynamo process binds its ZMQ publishers to 0.0.0.0 at ports of the kernel's choice (Dynamo 1.3.1
-to 1.6.1 has no setting against that). With `DYN_ZMQ_BROKER_URL` they connect to these two unix sockets in the run's private
-folder instead: nothing but the API listens beyond loopback. What is lost while the broker is down, the router fetches
-from the workers at their next event; a broker that comes back on the same sockets is found again within 1.7 s.
+to 1.6.1 has no setting against that). With `DYN_ZMQ_BROKER_URL` they connect to these two unix sockets in the run's
+private folder instead: nothing but the API listens beyond loopback. What is lost while the broker is down, the
+router fetches from the workers at their next event; a broker that comes back on the same sockets is found again
+within 1.7 s.
 
 Run by file name under whatever interpreter has Dynamo (pyzmq is one of its dependencies), so nothing of this package
 is imported here.

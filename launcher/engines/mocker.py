@@ -51,7 +51,7 @@ class Mocker:
             args["data-parallel-size"] = workers.tensor_parallel
         args |= target.simulation.args
         env = environment.shared(context, slot) | environment.endpoint_health()
-        env |= model.model_env(context)
+        env |= model.model_env(context) | model.served_by_worker(context)
         env |= flags.to_env(target.simulation.env)
         return Process(
             name=slot.name,

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from launcher import simmodel
 from launcher.engines.base import Context
-from launcher.plan.model import Link
 
 
 def model_env(context: Context) -> dict[str, str]:
     """The model cache of every process. A simulated run reads the built-in folder and downloads nothing."""
     if context.simulated:
-        return {"HF_HUB_CACHE": _simulated_cache(context), "HF_HUB_OFFLINE": "1"}
+        return {"HF_HUB_CACHE": str(simmodel.HUB_CACHE), "HF_HUB_OFFLINE": "1"}
     return {}
 
 
-def model_links(context: Context) -> tuple[Link, ...]:
-    """The frontend looks a model up by its served name: one that is not the built-in one gets a cache of its own."""
-    name = context.target.model.name
-    if not context.simulated or name == simmodel.MODEL_NAME:
-        return ()
-    built_in = simmodel.HUB_CACHE / simmodel.cache_folder(simmodel.MODEL_NAME)
-    return (Link(f"{_simulated_cache(context)}/{simmodel.cache_folder(name)}", str(built_in)),)
+def served_by_worker(context: Context) -> dict[str, str]:
+    """Workers hand tokenizer and config to the frontend over their system port where it could not find them itself.
 
-
-def _simulated_cache(context: Context) -> str:
-    if context.target.model.name == simmodel.MODEL_NAME:
-        return str(simmodel.HUB_CACHE)
-    return f"{context.run_dir}/hub"
+    Dynamo 1.3.1 looks a model up by its served name in the Hugging Face cache, and answers 404 for ever where that is
+    another name than the repository's; later releases always do it this way.
+    """
+    model = context.target.model
+    if context.simulated or model.path is not None or model.name != model.id:
+        return {"DYN_SELF_HOST_METADATA": "1"}
+    return {}
 
 
 def cache_env(context: Context) -> dict[str, str]:

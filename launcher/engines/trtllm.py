@@ -90,7 +90,7 @@ class Trtllm:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(slot.visible)
         env["NCCL_SOCKET_IFNAME"] = context.loopback
         env |= model.cache_env(context)
-        env |= model.model_env(context)
+        env |= model.model_env(context) | model.served_by_worker(context)
         env |= flags.to_env(target.engine.env)
         env |= flags.to_env(workers.env)
         config = engine_config(target, slot.role, workers)

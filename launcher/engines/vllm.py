@@ -165,7 +165,7 @@ class Vllm:
                 "UCX_NET_DEVICES": context.loopback,
             }
         env |= model.cache_env(context)
-        env |= model.model_env(context)
+        env |= model.model_env(context) | model.served_by_worker(context)
         env |= flags.to_env(context.target.engine.env)
         env |= flags.to_env(workers.env)
         return env

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.engines import environment, events, frontend, registry
-from launcher.engines import model as engine_model
 from launcher.engines.base import Context, PortNeed, Slot
 from launcher.findings import Finding, LauncherError
 from launcher.machine import Machine
@@ -72,7 +71,6 @@ class Planner:
             processes=tuple(processes),
             deadlines=self._deadlines,
             scrub=environment.SCRUB,
-            links=engine_model.model_links(context),
             min_ready={
                 role.value: workers.count
                 if workers.min_ready is None
@@ -170,7 +168,9 @@ class Planner:
     def _notes(self) -> list[str]:
         notes = []
         if self._engine.kind == "echo":
-            notes.append("Simulated: no model is computed; the answers are a script in harmony, at a fixed pace.")
+            notes.append(
+                "Simulated: no model is computed; the answers are a script in harmony, at a fixed pace."
+            )
         elif self._context.simulated:
             notes.append("Simulated: no model is computed; text and timing come from Dynamo's simulator.")
             if self._request.native == "trtllm" and self.target.workers.disaggregated:

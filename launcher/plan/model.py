@@ -142,14 +142,6 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A symbolic link made in the run's folder before anything starts."""
-
-    path: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole deployment on this machine."""
 
@@ -170,7 +162,6 @@ class Plan:
     deadlines: Deadlines
     scrub: tuple[str, ...] = ()
     """Patterns (`SLURM_*`) of inherited variables that no child gets."""
-    links: tuple[Link, ...] = ()
     min_ready: Mapping[str, int] = field(default_factory=dict)
     """Role to the number of healthy workers below which the deployment is not ready."""
     notes: tuple[str, ...] = ()
@@ -205,7 +196,6 @@ class Plan:
             },
             "min_ready": dict(self.min_ready),
             "scrub": list(self.scrub),
-            "links": {link.path: link.target for link in self.links},
             "notes": list(self.notes),
             "hash": self.hash(),
         }

@@ -40,13 +40,17 @@ def read_text(path: Path, shown: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _fault(shown, f"cannot read the file: {reason}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _fault(shown, "is not a regular file")
         if status.st_size > MAX_BYTES:
             raise _fault(shown, f"is {status.st_size} bytes long", f"a target file holds at most {MAX_BYTES}")
-        raw = file.read(MAX_BYTES + 1)
+        raw = os.read(descriptor, MAX_BYTES + 1)
+    except OSError as error:
+        raise _fault(shown, f"cannot read the file: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -132,10 +136,8 @@ def _scalar(node: yaml.Node, where: str) -> Any:
     if tag == "tag:yaml.org,2002:bool":
         return text.lower() in ("true", "yes", "on")
     if tag == "tag:yaml.org,2002:int":
-        # Only what a person reads as a number: YAML 1.1 would take 0123 as octal and 1:30 as sixty-based.
-        try:
-            number = int(text.replace("_", ""), 16 if text.lower().lstrip("+-").startswith("0x") else 10)
-        except ValueError:
+        number = _integer(text)
+        if number is None:
             return text
         if abs(number) > MAX_INT:
             raise _fault(where, f"the number {text[:24]}… is too large", "at most 64 bits")
@@ -151,6 +153,18 @@ def _scalar(node: yaml.Node, where: str) -> Any:
     if tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"):
         return text
     raise _fault(where, f"the YAML tag {tag}", "targets hold plain values only")
+
+
+def _integer(text: str) -> int | None:
+    """What a person reads as a whole number. YAML 1.1 would also take 0123 as octal and 1:30 as sixty-based."""
+    plain = text.replace("_", "")
+    digits = plain.lstrip("+-")
+    try:
+        if digits.lower().startswith("0x"):
+            return int(plain, 16)
+        return int(plain) if digits == "0" or not digits.startswith("0") else None
+    except ValueError:
+        return None
 
 
 def merge(base: Any, over: Any, base_origins: Origins, over_origins: Origins) -> tuple[Any, Origins]:

@@ -39,9 +39,6 @@ def render(plan: Plan) -> str:
     if plan.notes:
         lines += [f"# {note}" for note in plan.notes]
     lines += list(_scrub(plan))
-    for link in plan.links:
-        path = _word(link.path, plan)
-        lines.append(f'mkdir -p "$(dirname {path})" && ln -s {shlex.quote(link.target)} {path}')
     written: set[str] = set()
     for process in plan.processes:
         for path, text in process.files.items():

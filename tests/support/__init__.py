@@ -1,0 +1,1 @@
+"""What tests share: plans for machines that are not here, and launchers that really run."""
