@@ -1,0 +1,1 @@
+"""Measuring a deployment: traces, AIPerf runs, sweeps, reports."""
