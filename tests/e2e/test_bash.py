@@ -14,6 +14,7 @@ import pytest
 
 from launcher.machine.sockets import listener
 from launcher.plan.output import bash
+from launcher.plan.ports import free_everywhere
 from tests.support.plans import planned
 from tests.support.runs import Run, get
 
@@ -40,10 +41,10 @@ def facts(processes: list[psutil.Process]) -> dict[str, tuple[list[str], dict[st
 
 @pytest.fixture
 def script(tmp_path: Path) -> tuple[Path, int]:
-    with planned("sim", http_port="0", http_host="127.0.0.1", base_port="27000") as held:
+    port = next(number for number in range(19500, 19900) if free_everywhere(number))
+    with planned("sim", http_port=str(port), http_host="127.0.0.1", base_port="27000") as held:
         path = tmp_path / "sim.sh"
         path.write_text(bash.render(held.plan))
-        port = held.plan.http_port
     return path, port
 
 
