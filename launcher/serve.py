@@ -17,6 +17,7 @@ from launcher.discovery.file import TOUCH_S, FileDiscovery
 from launcher.findings import Finding, Severity
 from launcher.machine.sockets import listening
 from launcher.observe.admin import Admin, Pages
+from launcher.observe.observer import Observer, Source
 from launcher.plan.model import Plan, Process
 from launcher.prove.frontend import Frontend
 from launcher.prove.readiness import Readiness
@@ -42,6 +43,7 @@ class Deployment:
         custody: Custody,
         findings: tuple[Finding, ...] = (),
         policy: RestartPolicy | None = None,
+        log_dir: Path | None = None,
     ) -> None:
         self.plan = plan
         self.started_at = time.monotonic()
@@ -51,6 +53,19 @@ class Deployment:
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
         self.discovery = FileDiscovery(Path(plan.discovery_dir), self._listeners, pump.log)
         self.readiness: Readiness | None = None
+        self.observer = Observer(
+            Source(
+                plan=plan,
+                pump=pump,
+                snapshot=self.supervisor.snapshot,
+                reasons=self._reasons,
+                ready_s=self._ready_s,
+                registrations=self.discovery,
+                failure=self._failure,
+                host=reachable(plan.http_host),
+                log_dir=log_dir,
+            )
+        )
 
     @property
     def url(self) -> str:
@@ -59,7 +74,9 @@ class Deployment:
 
     async def run(self) -> int:
         """Until asked to stop or failed for good; returns the exit code."""
-        admin = Admin(Pages(self._reasons, self._was_ready, self.status))
+        admin = Admin(
+            Pages(self._reasons, self._was_ready, self.status, self.observer.metrics, self._page_failed)
+        )
         await admin.start(self.plan.admin_host, self.plan.admin_port)
         remove_signals = install_signals(self.supervisor)
         connector = aiohttp.TCPConnector(force_close=True)
@@ -83,12 +100,12 @@ class Deployment:
         finally:
             remove_signals()
             await admin.close()
+            await self.observer.close()
 
     def status(self) -> dict[str, Any]:
         """The page `/status`."""
         plan = self.plan
-        readiness = self.readiness
-        return {
+        page = {
             "ready": not self._reasons(),
             "reasons": self._reasons(),
             "target": plan.target,
@@ -97,16 +114,27 @@ class Deployment:
             "model": plan.model,
             "url": self.url,
             "uptime_s": round(time.monotonic() - self.started_at, 3),
-            "ready_s": round(readiness.ready_at - self.started_at, 3)
-            if readiness is not None and readiness.ready_at is not None
-            else None,
+            "ready_s": self._ready_s(),
             "processes": [state.to_json() for state in self.supervisor.snapshot()],
             "min_ready": dict(plan.min_ready),
             "warnings": [finding.to_json() for finding in self._findings],
-            "discovery": {"restored": self.discovery.restored},
+            "discovery": {"restored": self.discovery.restored, "withdrawn": self.discovery.withdrawn},
             "pid": os.getpid(),
             "plan": plan.to_json(),
         }
+        return self.observer.status(page)
+
+    def _ready_s(self) -> float | None:
+        at = self.readiness.ready_at if self.readiness is not None else None
+        return round(at - self.started_at, 3) if at is not None else None
+
+    def _failure(self) -> str | None:
+        """Why the deployment as a whole failed; None also where one of its processes did."""
+        failure = self.supervisor.failure
+        return failure.reason if failure is not None and not failure.process else None
+
+    def _page_failed(self, text: str) -> None:
+        self._pump.log(text, "error")
 
     def _reasons(self) -> list[str]:
         if self.supervisor.draining:
@@ -117,6 +145,7 @@ class Deployment:
         return self.readiness is not None and self.readiness.first.is_set()
 
     def _on_event(self, event: Event) -> None:
+        self.observer.event(event)
         if event.kind is Kind.DRAINING and not event.process and self.readiness is not None:
             self.readiness.drain()
         if event.kind is Kind.DRAINING and event.process:
@@ -228,7 +257,7 @@ def serve(
             pump.log(finding.line(), "warning" if finding.severity is Severity.WARNING else "info")
 
         async def main() -> int:
-            deployment = Deployment(plan, pump, respawn, custody, findings, policy)
+            deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir)
             return await deployment.run()
 
         code: int = uvloop.run(main())

@@ -57,6 +57,8 @@ class FileDiscovery:
         self._leaving: set[str] = set()
         self.restored = 0
         """Entries written back since the start."""
+        self.withdrawn = 0
+        """Entries of dead processes removed since the start."""
 
     def joined(self, name: str, ports: Iterable[int]) -> None:
         """A process has started and listens on these ports for requests."""
@@ -78,6 +80,7 @@ class FileDiscovery:
         for path in [path for path, entry in self._entries.items() if entry.owner == name]:
             del self._entries[path]
             gone += _remove(path)
+        self.withdrawn += gone
         self._ports = {port: owner for port, owner in self._ports.items() if owner != name}
         self._instances = {number: owner for number, owner in self._instances.items() if owner != name}
         return gone

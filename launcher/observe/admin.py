@@ -10,6 +10,9 @@ from aiohttp import web
 
 from launcher.findings import Exit, Finding, LauncherError
 
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
 
 @dataclass(frozen=True, slots=True)
 class Pages:
@@ -20,7 +23,9 @@ class Pages:
     started: Callable[[], bool]
     """Whether it has been ready once."""
     status: Callable[[], dict[str, Any]]
-    metrics: Callable[[], Awaitable[str]] | None = None
+    metrics: Callable[[], Awaitable[str]]
+    failed: Callable[[str], None] = lambda text: None
+    """Told of a page that could not be made."""
 
 
 class Admin:
@@ -32,13 +37,18 @@ class Admin:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises LauncherError where that is not possible."""
-        app = web.Application()
-        app.router.add_get("/livez", self._livez)
-        app.router.add_get("/startupz", self._startupz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/status", self._status)
-        if self._pages.metrics is not None:
-            app.router.add_get("/metrics", self._metrics)
+        # Nothing here reads a body: whoever sends one gets 405 before it is taken.
+        app = web.Application(middlewares=[self._answer_errors], client_max_size=1024)
+        handlers: dict[str, _Handler] = {
+            "/": self._index,
+            "/livez": self._livez,
+            "/startupz": self._startupz,
+            "/readyz": self._readyz,
+            "/status": self._status,
+            "/metrics": self._metrics,
+        }
+        for path, handler in handlers.items():
+            app.router.add_get(path, handler)
         # No access log: a kubelet asks every second.
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
@@ -62,6 +72,30 @@ class Admin:
             await self._runner.cleanup()
             self._runner = None
 
+    @web.middleware
+    async def _answer_errors(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Plain text for what is not there or not allowed; a fault of ours is told to the log, not to the client."""
+        try:
+            response = await handler(request)
+        except web.HTTPNotFound:
+            response = web.Response(status=404, text=f"no such page; there are {' '.join(_paths(request))}\n")
+        except web.HTTPMethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = web.Response(
+                status=405, headers={"Allow": allowed}, text=f"read-only: {allowed} only\n"
+            )
+        except web.HTTPException:
+            raise
+        except Exception as error:  # whatever it was, the next probe needs an answer
+            self._pages.failed(f"admin page {request.path} failed: {type(error).__name__}: {error}")
+            response = web.Response(status=500, text="the launcher could not make this page; see its log\n")
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(text="".join(f"{path}\n" for path in _paths(request)))
+
     async def _livez(self, request: web.Request) -> web.Response:
         # That this line runs is the answer: a loading or draining deployment is no reason to kill the launcher.
         return web.Response(text="ok\n")
@@ -76,11 +110,12 @@ class Admin:
         return web.json_response(self._pages.status())
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        assert self._pages.metrics is not None
         body = await self._pages.metrics()
-        return web.Response(
-            body=body.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        )
+        return web.Response(body=body.encode(), headers={"Content-Type": METRICS_TYPE})
+
+
+def _paths(request: web.Request) -> list[str]:
+    return [resource.canonical for resource in request.app.router.resources() if resource.canonical != "/"]
 
 
 def _answer(reasons: list[str]) -> web.Response:
