@@ -52,13 +52,22 @@ class Custody:
                 shutil.rmtree(path, ignore_errors=True)
                 if os.path.lexists(path):
                     failed.append(path)
-        if segments:
-            for path in segments - mapped(int(name) for name in os.listdir("/proc") if name.isdigit()):
-                try:
-                    os.unlink(path)
-                except OSError:
-                    failed.append(path)
-        return failed
+        return failed + drop_segments(segments)
+
+
+def drop_segments(paths: Iterable[str]) -> list[str]:
+    """Remove those of these files of /dev/shm that no living process maps; returns what could not be removed."""
+    there = {path for path in paths if os.path.lexists(path)}
+    failed = []
+    if there:
+        for path in there - mapped(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                failed.append(path)
+    return failed
 
 
 def mapped(pids: Iterable[int]) -> set[str]:

@@ -125,6 +125,17 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ends with exit code 4."""
+
+    process: str
+    role: Role
+    incarnation: int
+    reason: str
+    last_lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """One process as /status shows it. Times are monotonic seconds; phases are seconds since its start."""
 

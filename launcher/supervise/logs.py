@@ -118,26 +118,23 @@ class JsonFormat:
 
     def lines(self, process: str, role: str, stream: str, lines: Iterable[str], wall: float) -> str:
         now = stamp(wall)
-        return "".join(
-            [_dump(self._object(process, role, stream, plain(line), now)) + "\n" for line in lines]
-        )
-
-    def _object(self, process: str, role: str, stream: str, line: str, now: str) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "time": now, "process": process, "role": role, "stream": stream, "level": "info", "message": line
-        }  # fmt: skip
-        if line.startswith("{") and line.rstrip().endswith("}"):
-            child = _load(line)
-            if child is not None:
-                return _merge(record, child)
-        found = _DYNAMO.match(line)
-        if found:
-            record["time"], record["message"] = found[1], found[4]
-            record["level"] = _level(found[2])
-            record["target"] = found[3]
-        else:
-            record["level"] = level_of(line)
-        return record
+        ours = f'"process":{_quote(process)},"role":{_quote(role)},"stream":{_quote(stream)},'
+        rows: list[str] = []
+        for line in lines:
+            text = plain(line)
+            if text.startswith("{") and (child := _load(text)) is not None:
+                rows.append(
+                    _dump(_merge({"time": now, "process": process, "role": role, "stream": stream}, child))
+                )
+            elif text[:1].isdigit() and (found := _DYNAMO.match(text)) is not None:
+                level, target, message = _level(found[2]), _quote(found[3]), _quote(found[4])
+                # Put together by hand: several times faster than a dictionary and its dump.
+                rows.append(
+                    f'{{"time":"{found[1]}",{ours}"level":"{level}","target":{target},"message":{message}}}'
+                )
+            else:
+                rows.append(f'{{"time":"{now}",{ours}"level":"{level_of(text)}","message":{_quote(text)}}}')
+        return "\n".join(rows) + "\n" if rows else ""
 
     def own(self, level: str, message: str, wall: float) -> str:
         record = {
@@ -151,6 +148,8 @@ class JsonFormat:
 
 
 def _load(line: str) -> dict[str, Any] | None:
+    if not line.rstrip().endswith("}"):
+        return None
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -162,15 +161,14 @@ def _load(line: str) -> dict[str, Any] | None:
 
 
 def _merge(record: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
-    record["message"] = child.pop("message") if "message" in child else child.pop("msg")
     if isinstance(child.get("time"), str):
         record["time"] = child.pop("time")
-    if isinstance(child.get("level"), str):
-        record["level"] = _level(child.pop("level"))
+    record["level"] = _level(child.pop("level")) if isinstance(child.get("level"), str) else "info"
+    record["message"] = child.pop("message") if "message" in child else child.pop("msg")
     for name, value in child.items():
         record[f"child.{name}" if name in _OURS else name] = value
     return record
 
 
-def _dump(record: dict[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_quote = json.JSONEncoder(ensure_ascii=False).encode

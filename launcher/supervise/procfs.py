@@ -109,6 +109,17 @@ def cmdline(pid: int) -> str:
         return ""
 
 
+def run_delay(pid: int) -> float:
+    """Seconds that the threads of a process have been ready to run without a CPU to run on, all added up."""
+    total = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            total += int(_read(f"/proc/{pid}/task/{task}/schedstat").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return total / 1e9
+
+
 def send(proc: Proc, signum: int) -> bool:
     """Signal exactly that process, never another that took its pid. False where it is gone or forbidden."""
     try:

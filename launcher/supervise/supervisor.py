@@ -7,16 +7,16 @@ import secrets
 import signal
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from launcher.findings import Exit
 from launcher.plan.model import Plan, Role
 
 from . import procfs
 from .custody import Custody, mapped
-from .events import Event, Kind, ProcessState, State
+from .events import Event, Failure, Kind, ProcessState, State
 from .hooks import Hooks, Shared
 from .logpump import LogPump
+from .narrate import narrate
 from .policy import RestartPolicy
 from .reaper import kill_strays, reap_strays
 from .watch import Watch
@@ -26,20 +26,6 @@ LAST_LINES = 20
 """Lines of a failed process that are shown again at the end of a failed run."""
 SEGMENTS_S = 60.0
 """Between looks at the shared memory that the processes map."""
-NOTABLE = (Kind.HUNG, Kind.UNHEALTHY, Kind.SURVIVORS, Kind.KILLED)
-UNTOLD = (Kind.WITHDRAWN, Kind.REAPED, Kind.FAILED, Kind.FINISHED)
-"""Events that have no line in the log, or another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a run ends with exit code 4."""
-
-    process: str
-    role: Role
-    incarnation: int
-    reason: str
-    last_lines: tuple[str, ...]
 
 
 class Supervisor:
@@ -68,6 +54,7 @@ class Supervisor:
         self._over = asyncio.Event()
         self._hurry = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self._segments_due = False
         self._shared = Shared(
             plan=plan,
             pump=pump,
@@ -152,7 +139,7 @@ class Supervisor:
                 if worker.vigil is not None:
                     worker.vigil.observe(table)
             reap_strays(table, self._leaders())
-            if time.monotonic() - segments_at > SEGMENTS_S:
+            if self._segments_due or time.monotonic() - segments_at > SEGMENTS_S:
                 segments_at = time.monotonic()
                 await self._note_segments()
 
@@ -161,13 +148,14 @@ class Supervisor:
 
     async def _note_segments(self) -> None:
         """Write down the shared memory that the processes map now: after their end nothing tells whose it was."""
-        pids = [
-            proc.pid
-            for worker in self._workers.values()
-            if worker.child is not None
-            for proc in worker.child.tree.look()
-        ]
-        self._shared.custody.segments(await asyncio.to_thread(mapped, pids))
+        self._segments_due = False
+        table = procfs.scan()
+        for worker in self._workers.values():
+            if worker.child is not None:
+                pids = [proc.pid for proc in worker.child.tree.look(table)]
+                known = worker.segments
+                known |= await asyncio.to_thread(mapped, pids)
+                self._shared.custody.segments(known)
 
     async def _sweep(self) -> None:
         deadline = time.monotonic() + 5.0
@@ -293,24 +281,13 @@ class Supervisor:
         return True
 
     def _emit(self, event: Event) -> None:
-        self._tell(event)
+        worker = self._workers.get(event.process)
+        asked = self.draining or (worker is not None and worker.state is State.DRAINING)
+        if (line := narrate(event, asked)) is not None:
+            self._shared.log(*line)
+        if event.kind is Kind.HEALTHY:
+            self._segments_due = True  # by now a process has made what it shares
         try:
             self._hooks.on_event(event)
         except Exception as error:  # a listener must not take the supervisor down
             self._shared.log(f"on_event failed: {type(error).__name__}: {error}", "error")
-
-    def _tell(self, event: Event) -> None:
-        """Say in the log what a reader of it needs to follow."""
-        if event.kind in UNTOLD or not event.process:
-            return
-        worker = self._workers.get(event.process)
-        asked = self.draining or (worker is not None and worker.state is State.DRAINING)
-        bad = event.kind in NOTABLE or (event.kind is Kind.EXITED and not asked)
-        text = str(event)
-        if event.kind is Kind.STARTED:
-            text = f"{event.process} started, pid {event.pid}"
-        elif event.kind is Kind.RESTARTING:
-            text = f"{event.process} restarts in {event.seconds or 0:.1f} s"
-        elif event.seconds is not None:
-            text = f"{text} after {event.seconds:.1f} s"
-        self._shared.log(text, "warning" if bad else "info")

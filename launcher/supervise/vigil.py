@@ -16,7 +16,7 @@ from .hooks import Shared
 from .logwatch import LineWatch
 from .output import Output
 from .procfs import Proc
-from .watch import RankCount, Strikes, probe
+from .watch import RankCount, Starvation, Strikes, probe
 
 
 class Listener(Protocol):
@@ -93,7 +93,7 @@ class Vigil:
             self.ready = True
             self._listener.became_ready()
             return
-        strikes = Strikes(self._watch)
+        strikes, starvation = Strikes(self._watch), Starvation(self._child.pid)
         while True:
             await asyncio.sleep(self._watch.interval_s if self.ready else self._watch.loading_s)
             reason = await probe(health, self._watch.timeout_s)
@@ -114,7 +114,8 @@ class Vigil:
             if bool(reason) != bool(self._reason):
                 self._listener.health_changed(reason)
             self._reason = reason
-            if strikes.add(reason, self._shared.lag.recent()):
+            starved = starvation.share() if reason else 0.0
+            if strikes.add(reason, late_s=self._shared.lag.recent(), starved=starved):
                 self._listener.condemn(f"{strikes.count} health probes failed, the last: {reason}")
                 return
 

@@ -34,6 +34,8 @@ class Watch:
     """Between looks at all processes: ranks, stopped descendants, stray zombies."""
     lag_s: float = 1.0
     """A probe that failed while this event loop itself came late by this much proves nothing."""
+    starved_share: float = 0.3
+    """A failed probe of a process that waited for a CPU for this share of the time counts only a quarter."""
 
 
 async def probe(http: Http, timeout_s: float) -> str:
@@ -100,26 +102,44 @@ class RankCount:
 
 
 class Strikes:
-    """Consecutive failed probes, forgiven where this process itself was starved."""
+    """Consecutive failed probes; those of a starved machine count less, or not at all."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._points = 0
         self.count = 0
+        """Failed probes in a row."""
 
     def forget(self) -> None:
         """Start counting anew."""
-        self.count = 0
+        self._points = self.count = 0
 
-    def add(self, reason: str, late_s: float) -> bool:
+    def add(self, reason: str, *, late_s: float = 0.0, starved: float = 0.0) -> bool:
         """Count the outcome of a probe (`reason` empty: well); True when it is one too many.
 
-        `late_s`: by how many seconds the event loop came late since the probe began.
+        `late_s`: by how many seconds our own event loop came late of late. `starved`: for what share of the time
+        the process was ready to run without a CPU to run on.
         """
         if not reason:
-            self.count = 0
+            self.forget()
         elif late_s < self._watch.lag_s:
             self.count += 1
-        return self.count >= self._watch.failures
+            self._points += 1 if starved >= self._watch.starved_share else 4
+        return self._points >= 4 * self._watch.failures
+
+
+class Starvation:
+    """The share of the time since the last look for which a process waited for a CPU."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._at, self._delay = time.monotonic(), procfs.run_delay(pid)
+
+    def share(self) -> float:
+        """Since the last call (or the start), in CPUs: 1.0 is one thread that waited all the time."""
+        before, delay = self._at, self._delay
+        self._at, self._delay = time.monotonic(), procfs.run_delay(self._pid)
+        return max(0.0, self._delay - delay) / max(self._at - before, 1e-3)
 
 
 class Lag:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
-from typing import Any
 
 from launcher.plan.model import Process, Role
 
+from .aio import first_of
 from .child import SETTLE_S, Child
+from .custody import drop_segments
 from .events import Event, ExitInfo, Kind, ProcessState, State
 from .hooks import Shared
 from .policy import RestartBudget
@@ -52,6 +52,8 @@ class Worker:
         self.healthy = False
         self._ready.clear()
         self._condemned = asyncio.Event()
+        self.segments: set[str] = set()
+        """Shared memory that the tree was seen to map."""
         self._withdrawn = False
         self._withdrawal: asyncio.Task[None] | None = None
 
@@ -61,7 +63,7 @@ class Worker:
         """Until stopped or failed for good. `ahead`: a worker that fills a shared cache first."""
         if ahead is not None:
             self.state, self.phase = State.WAITING, f"waiting for {ahead.name} to fill the cache"
-            await _first(ahead.ever_ready.wait(), self._wake.wait())
+            await first_of(ahead.ever_ready.wait(), self._wake.wait())
         try:
             while not self._ending:
                 self.state = State.STARTING
@@ -94,12 +96,15 @@ class Worker:
 
     async def _live(self, child: Child) -> None:
         self.vigil = Vigil(self.process, child, self._shared, self)
-        await _first(child.wait(), self._condemned.wait())
+        await first_of(child.wait(), self._condemned.wait())
         self.vigil.end()
         asked = self._stopping or self._planned
         survivors = await child.finish(SETTLE_S if asked and not child.killed else 0.0)
         await self.vigil.output.read_out()
         self.child = self.vigil = None
+        # What a killed process leaves in /dev/shm would fill it, restart by restart.
+        if self.segments:
+            await asyncio.to_thread(drop_segments, self.segments)
         if survivors:
             self._emit(
                 Kind.SURVIVORS, detail=", ".join(f"pid {proc.pid} ({proc.state})" for proc in survivors)
@@ -118,7 +123,7 @@ class Worker:
             return False
         self.state, self.phase = State.BACKOFF, ""
         self._emit(Kind.RESTARTING, seconds=delay, detail=self.detail)
-        await _first(self._pause(delay), self._wake.wait())
+        await first_of(self._pause(delay), self._wake.wait())
         if self._ending:
             return False
         try:
@@ -173,7 +178,7 @@ class Worker:
             self._planned = True
             self._ready.clear()
             await self._end_child(float("inf"))
-        await _first(self._ready.wait(), self._over.wait())
+        await first_of(self._ready.wait(), self._over.wait())
         return self._ready.is_set()
 
     async def _end_child(self, bound_s: float) -> None:
@@ -284,15 +289,3 @@ class Worker:
             incarnation=self.process.incarnation,
             detail=self.detail,
         )
-
-
-async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of the waits is over; the others are cancelled."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()

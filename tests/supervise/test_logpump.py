@@ -96,9 +96,12 @@ def test_listeners_get_the_lines_without_colours(pipe: Pipe) -> None:
 
 def test_bad_bytes_and_long_lines_pass(pipe: Pipe) -> None:
     write = pipe.add()
-    threading.Thread(
-        target=lambda: (os.write(write, b"y" * 3_000_000 + b"\nok \xff\n"), os.close(write))
-    ).start()
+
+    def write_all() -> None:
+        os.write(write, b"y" * 3_000_000 + b"\nok \xff\n")
+        os.close(write)
+
+    threading.Thread(target=write_all).start()
     assert pipe.ended.wait(LIMIT_S)
     text = pipe.text()
     assert text.count("y") == 3_000_000

@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import time
+import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -499,6 +501,40 @@ while True:
 
     assert supervised(bench, plan_of(process("decode-0", program)), check)[0] is Exit.OK
     assert zombies() == 0
+
+
+SHARES = """
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(fd, 4096)
+kept = mmap.mmap(fd, 4096)
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_shared_memory_of_a_killed_process_goes_unless_another_uses_it(bench: Bench) -> None:
+    own, common = (Path(f"/dev/shm/supervise-{uuid.uuid4().hex}") for _ in range(2))
+    two = SHARES.replace("kept", "other").replace("argv[1]", "argv[2]").replace("time.sleep(1000)", "")
+    again = process("decode-0")
+
+    async def check(supervisor: Supervisor) -> None:
+        await soon(lambda: bench.pump.last_lines("decode-0") and bench.pump.last_lines("decode-1"))
+        await supervisor._note_segments()
+        os.kill(pid_of(supervisor, "decode-0"), signal.SIGKILL)
+        await soon(lambda: bench.seen(Kind.STARTED, "decode-0", 2))
+        assert not own.exists()
+        assert common.exists()
+
+    plan = plan_of(
+        process("decode-0", two + SHARES, str(own), str(common)), process("decode-1", SHARES, str(common))
+    )
+    try:
+        supervised(bench, plan, check, respawn=lambda process, number: again)
+        assert not common.exists()  # nobody is left who uses it
+    finally:
+        own.unlink(missing_ok=True)
+        common.unlink(missing_ok=True)
 
 
 def test_events_as_json(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from launcher.plan.model import Http, Phase, Ranks
 from launcher.supervise import procfs
 from launcher.supervise.logwatch import LineWatch
 from launcher.supervise.procfs import Proc
-from launcher.supervise.watch import Lag, RankCount, Strikes, Watch, probe
+from launcher.supervise.watch import Lag, RankCount, Starvation, Strikes, Watch, probe
 from tests.supervise.conftest import free_port, run
 
 
@@ -67,13 +67,24 @@ def test_probe_of_nobody() -> None:
 
 def test_strikes_count_only_in_a_row() -> None:
     strikes = Strikes(Watch(failures=3))
-    assert [strikes.add(reason, 0.0) for reason in ("no", "no", "", "no", "no", "no")] == [False] * 5 + [True]
+    assert [strikes.add(reason) for reason in ("no", "no", "", "no", "no", "no")] == [False] * 5 + [True]
 
 
 def test_strikes_do_not_count_while_we_are_starved_ourselves() -> None:
     strikes = Strikes(Watch(failures=2, lag_s=1.0))
-    assert not any(strikes.add("no", 3.0) for _ in range(10))
-    assert [strikes.add("no", 0.1), strikes.add("no", 0.1)] == [False, True]
+    assert not any(strikes.add("no", late_s=3.0) for _ in range(10))
+    assert [strikes.add("no", late_s=0.1), strikes.add("no", late_s=0.1)] == [False, True]
+
+
+def test_strikes_of_a_process_without_a_cpu_count_a_quarter() -> None:
+    strikes = Strikes(Watch(failures=2))
+    assert [strikes.add("no", starved=0.9) for _ in range(8)] == [False] * 7 + [True]
+
+
+def test_starvation_is_the_time_spent_waiting_for_a_cpu() -> None:
+    starvation = Starvation(os.getpid())
+    assert starvation.share() >= 0.0
+    assert Starvation(2**22 + 1).share() == 0.0
 
 
 def test_lag_sees_that_the_loop_was_held() -> None:
