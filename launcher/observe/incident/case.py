@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,26 +130,19 @@ class Case:
                 first = event
         return first or self.opened
 
-    def _first_cause(self, events: list[Event], lines: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    def _first_cause(self, events: list[Event]) -> dict[str, Any]:
         case = self
         while case.follows is not None:
             case = case.follows
         event = case.first_event(events)
-        found = next(
-            (
-                (name, line)
-                for name, each in self.records.items()
-                if (line := first_error([text for _, _, text in each]))
-            ),
-            (self.process, ""),
-        )
         cause = {
             "process": case.process,
             "time": stamp(event.wall),
             "what": str(event) if event.process else case.what(),
         }
-        if case is self and found[1]:
-            cause |= {"process": found[0], "line": found[1]}
+        for name, lines in case.records.items():
+            if line := first_error([text for _, _, text in lines]):
+                return cause | {"process": name, "line": line}
         return cause
 
     def _timeline(self, events: list[Event]) -> list[dict[str, Any]]:
