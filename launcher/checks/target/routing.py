@@ -19,7 +19,9 @@ def kv_events(resolved: Resolved) -> Iterator[Finding]:
     """
     target = resolved.target
     if target.router.mode == "kv" and not target.kv.events and not target.router.approximate:
-        flag = {"vllm": "--kv-events-config", "trtllm": "--publish-kv-events"}.get(target.engine.kind, "kv events")
+        flag = {"vllm": "--kv-events-config", "trtllm": "--publish-kv-events"}.get(
+            target.engine.kind, "kv events"
+        )
         yield Finding(
             code="kv-events-off",
             what=f"router.mode is kv and no worker publishes KV events ({flag} is not passed)",

@@ -65,7 +65,9 @@ def extra_keys(resolved: Resolved) -> Iterator[Finding]:
         return
     for name in SAME_ON_BOTH:
         if name in speculative.extra and not (name == "model" and resolved.target.model.draft is None):
-            typed = {"method": "speculative.method", "model": "model.draft.id"}.get(name, "speculative.num_tokens")
+            typed = {"method": "speculative.method", "model": "model.draft.id"}.get(
+                name, "speculative.num_tokens"
+            )
             yield Finding(
                 code="speculative-extra",
                 what=f"speculative.extra.{name} repeats {typed}",

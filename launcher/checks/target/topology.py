@@ -104,7 +104,9 @@ def gpu_count(resolved: Resolved) -> Iterator[Finding]:
         what=f"the workers take {taken} GPUs, hardware.gpus is {stated}",
         severity=Severity.ERROR if taken > stated else Severity.WARNING,
         where=resolved.origin("hardware", "gpus"),
-        why="the pod would ask for too few" if taken > stated else f"{stated - taken} would be paid for and idle",
+        why="the pod would ask for too few"
+        if taken > stated
+        else f"{stated - taken} would be paid for and idle",
         fix=f"--set hardware.gpus={taken}, or other workers.*.count",
     )
 
