@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from launcher import __version__
+from launcher.download.cache import PUBLIC_ENDPOINT
 from launcher.download.manifest import Entry
 from launcher.download.refusal import Refused
 from launcher.findings import Exit, Finding, LauncherError
@@ -80,6 +81,8 @@ class Hub:
             ) from None
         except httpx.TransportError as error:
             raise torn(error, self.endpoint) from None
+        except httpx.InvalidURL as error:
+            raise _address(self.endpoint, str(error)) from None
         except HFValidationError as error:
             raise LauncherError(Finding(code="model-unknown", what=str(error), where=model)) from None
         except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -97,7 +100,11 @@ class Hub:
 
 
 def torn(error: httpx.TransportError, endpoint: str) -> Torn | LauncherError:
-    """A failed exchange: worth another try, or a certificate that never will be right."""
+    """A failed exchange: worth another try, or a certificate or an address that never will be right."""
+    import httpx
+
+    if isinstance(error, httpx.UnsupportedProtocol):
+        return _address(endpoint, str(error))
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -114,6 +121,17 @@ def torn(error: httpx.TransportError, endpoint: str) -> Torn | LauncherError:
         cause = cause.__cause__ or cause.__context__
     text = str(error).strip() or type(error).__name__
     return Torn(text[:1].lower() + text[1:200])
+
+
+def _address(endpoint: str, text: str) -> LauncherError:
+    return LauncherError(
+        Finding(
+            code="hub-address",
+            what=f"{endpoint!r} is no address: {text[:200]}",
+            where="HF_ENDPOINT" if os.environ.get("HF_ENDPOINT") else "the address",
+            fix=f"an address such as {PUBLIC_ENDPOINT}",
+        )
+    )
 
 
 def _entries(siblings: Any) -> Iterator[Entry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ class Problem:
     detail: str = ""
 
     def text(self) -> str:
+        """The file and what is wrong with it."""
         return f"{self.name} ({self.detail or self.fault.value})"
 
 
@@ -58,6 +60,7 @@ class SnapshotState:
 
     @property
     def complete(self) -> bool:
+        """Whether an engine can load it."""
         return self.folder is not None and not self.problems
 
     @property
@@ -152,7 +155,11 @@ def _judge(state: SnapshotState, listed: Sequence[manifest.Entry] | None, tokeni
 def _faults(path: Path, name: str, size: int | None) -> Iterator[Problem]:
     """What is wrong with one file, at most one thing."""
     try:
-        actual = path.stat().st_size
+        seen = path.stat()
+        actual = seen.st_size
+        if not stat.S_ISREG(seen.st_mode):
+            yield Problem(name, Fault.UNREADABLE, "is not a file")
+            return
         # A pointer is about 130 bytes, and a file of the right size is none.
         if actual != size and actual < 1024 and weights.is_pointer(path):
             yield Problem(name, Fault.POINTER)

@@ -22,8 +22,8 @@ class Unreadable(Exception):
 def required(folder: Path, *, tokenizer: bool) -> tuple[str, ...]:
     """Names that the folder must have: config, weights, tokenizer. Raises Unreadable for a broken index."""
     names = ["config.json"]
-    if tokenizer and not any((folder / name).exists() for name in TOKENIZERS):
-        names.append(TOKENIZERS[0])
+    if tokenizer:
+        names += [name for name in TOKENIZERS if (folder / name).exists()] or [TOKENIZERS[0]]
     if (folder / INDEX).exists():
         return (*names, INDEX, *shards(folder / INDEX))
     single = sorted(path.name for path in folder.glob("*.safetensors"))

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from launcher.download import cache, snapshot, transfer
-from tests.download.conftest import COMMIT, MODEL, Hub
-from tests.download.test_fetch import SHARDS, repo
+from tests.download.conftest import SHARDS, repo
+from tests.download.standin import COMMIT, MODEL, Hub
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAFT = "nvidia/gpt-oss-120b-Eagle3-v3"
