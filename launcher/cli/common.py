@@ -6,7 +6,6 @@ import argparse
 import os
 import secrets
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,7 +139,7 @@ def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]
         raise LauncherError(errors)
     machine = machine_for(settings)
     state = (settings.state_dir or settings_module.default_state_dir()).absolute()
-    name = run_name or f"{target.name}-{time.strftime('%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    name = run_name or f"{target.name}-{secrets.token_hex(3)}"
     _check_socket_paths(str(state / name), given_by=loaded.given.get("state_dir", "the default"))
     ceiling = min(32767, machine.ephemeral_range[0] - 1)
     try:
