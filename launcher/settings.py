@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     state_dir: Path | None = None
     cache_dir: Path | None = None
     config_dir: Path | None = None
+    restart_budget: Annotated[int, Field(ge=0, le=1000)] = 5
+    """Restarts of one process within ten minutes; 0 ends the run with exit code 4 at the first death."""
     python: Path | None = None
     """The interpreter that has Dynamo and the engine, where it is not the launcher's own."""
     machine: Word | None = None

@@ -41,6 +41,11 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     option("--admin-host", metavar="ADDRESS", help="where the admin server listens")
     option("--admin-port", metavar="PORT", help="the admin server's port; 0 takes a free one")
     option("--base-port", metavar="PORT", help="start of the internal ports")
+    option(
+        "--restart-budget",
+        metavar="N",
+        help="restarts of one process within ten minutes; 0: the first death ends the run",
+    )
     option("--log-format", metavar="FORMAT", help="text, json, or auto: text on a terminal")
     option("--log-dir", metavar="DIR", help="also keep each process's log in a file here")
     option("--state-dir", metavar="DIR", help="where runs keep their private folders")

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         def inner(custody: object) -> int:
             from launcher.serve import serve
             from launcher.supervise.custody import Custody
+            from launcher.supervise.policy import RestartPolicy
 
             assert isinstance(custody, Custody)
             return serve(
@@ -49,6 +50,9 @@ def run(args: argparse.Namespace) -> int:
                 json_logs=common.wants_json(loaded.settings),
                 log_dir=loaded.settings.log_dir,
                 findings=planned.findings,
+                policy=RestartPolicy(
+                    enabled=loaded.settings.restart_budget > 0, budget=loaded.settings.restart_budget
+                ),
             )
 
         return run_as_init(inner)

@@ -27,7 +27,8 @@ def test_a_target_serves(release: str, target: str, state: Path) -> None:
             applied = [
                 float(line.rpartition(" ")[2])
                 for line in get(f"{run.url}/metrics")[1].splitlines()
-                if line.startswith("dynamo_component_kv_cache_events_applied") and 'event_type="stored"' in line
+                if line.startswith("dynamo_component_kv_cache_events_applied")
+                and 'event_type="stored"' in line
             ]
             assert sum(applied) > 0
         outside = {
