@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ WIDTH = 110
 COMMAND = "Made by:"
 """Starts a line that stays whole, to be copied."""
 
+NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0[xob][0-9a-fA-F_]+")
+"""Also a number for YAML 1.2, which PyYAML does not know: `1e3`, `0o17`."""
 AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""})
 """Plain words that one YAML reader or another takes for something else than text (YAML 1.1, go-yaml)."""
 
@@ -26,7 +29,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     style = None
-    if value.lower() in AMBIGUOUS:
+    if value.lower() in AMBIGUOUS or NUMBER.fullmatch(value):
         style = "'"
     elif "\n" in value:
         style = "|"

@@ -153,12 +153,8 @@ def _component(subject: Subject, process: Process, count: int) -> Document:
     if process.role is not Role.FRONTEND and target.hardware.shm_gib:
         component["sharedMemorySize"] = f"{target.hardware.shm_gib}Gi"
     labels = parts.labels(subject, "frontend" if process.role is Role.FRONTEND else "worker")
-    component["podTemplate"] = {
-        "metadata": {
-            "labels": labels | {parts.GRAPH_LABEL: subject.name, parts.TYPE_LABEL: TYPES[process.role]}
-        },
-        "spec": _spec(subject, process),
-    }
+    # Its own labels are the operator's to give.
+    component["podTemplate"] = {"metadata": {"labels": labels}, "spec": _spec(subject, process)}
     return component
 
 
@@ -189,7 +185,7 @@ def _beside(subject: Subject, *, required: bool) -> Document:
 
     The first worker may go anywhere: Kubernetes lets a pod pass that is the only one to match its own rule.
     """
-    workers = {parts.GRAPH_LABEL: [subject.name], parts.COMPONENT_LABEL: ["worker"]}
+    workers = {parts.INSTANCE_LABEL: [subject.name], parts.COMPONENT_LABEL: ["worker"]}
     term = parts.near(workers, "kubernetes.io/hostname" if together(subject) else parts.CLIQUE_LABEL)
     if required:
         return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
