@@ -18,6 +18,7 @@ from launcher.findings import Finding, Severity
 from launcher.machine.sockets import listening
 from launcher.observe.admin import Admin, Pages
 from launcher.observe.observer import Observer, Source
+from launcher.observe.view.live import View
 from launcher.plan.model import Plan, Process
 from launcher.prove.frontend import Frontend
 from launcher.prove.readiness import Readiness
@@ -27,6 +28,7 @@ from launcher.supervise.events import Event, Kind
 from launcher.supervise.hooks import Hooks
 from launcher.supervise.logpump import LogPump
 from launcher.supervise.logs import JsonFormat, TextFormat
+from launcher.supervise.logwriter import LogWriter
 from launcher.supervise.policy import RestartPolicy
 from launcher.supervise.signals import install_signals
 from launcher.supervise.supervisor import Supervisor
@@ -44,11 +46,13 @@ class Deployment:
         findings: tuple[Finding, ...] = (),
         policy: RestartPolicy | None = None,
         log_dir: Path | None = None,
+        view: View | None = None,
     ) -> None:
         self.plan = plan
         self.started_at = time.monotonic()
         self._findings = findings
         self._pump = pump
+        self._view = view
         hooks = Hooks(respawn=respawn, on_event=self._on_event, on_death=self._on_death)
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
         self.discovery = FileDiscovery(Path(plan.discovery_dir), self._listeners, pump.log)
@@ -89,6 +93,8 @@ class Deployment:
                     asyncio.create_task(self.readiness.run(), name="readiness"),
                     asyncio.create_task(self._start_deadline(self.readiness), name="start-deadline"),
                 ]
+                if self._view is not None:
+                    helpers.append(asyncio.create_task(self._view.follow(self.status), name="view"))
                 for helper in helpers:
                     helper.add_done_callback(self._helper_ended)
                 try:
@@ -115,12 +121,10 @@ class Deployment:
             "url": self.url,
             "uptime_s": round(time.monotonic() - self.started_at, 3),
             "ready_s": self._ready_s(),
-            "processes": [state.to_json() for state in self.supervisor.snapshot()],
             "min_ready": dict(plan.min_ready),
             "warnings": [finding.to_json() for finding in self._findings],
             "discovery": {"restored": self.discovery.restored, "withdrawn": self.discovery.withdrawn},
             "pid": os.getpid(),
-            "plan": plan.to_json(),
         }
         return self.observer.status(page)
 
@@ -233,8 +237,12 @@ def serve(
     log_dir: Path | None,
     findings: tuple[Finding, ...],
     policy: RestartPolicy | None = None,
+    live: bool = False,
 ) -> int:
-    """Run the plan until it is asked to stop or fails for good; returns the exit code."""
+    """Run the plan until it is asked to stop or fails for good; returns the exit code.
+
+    `live`: standard output is a terminal, and the live view stands below the log.
+    """
     import uvloop
 
     prepare(plan, custody)
@@ -244,7 +252,9 @@ def serve(
         if json_logs
         else TextFormat(names, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     )
-    pump = LogPump(form, log_dir=log_dir)
+    view = View() if live else None
+    writer = LogWriter(view.screen.pipe) if view is not None else None
+    pump = LogPump(form, writer, log_dir=log_dir)
     try:
         simulated = ", simulated" if plan.simulated else ""
         pump.log(
@@ -257,7 +267,7 @@ def serve(
             pump.log(finding.line(), "warning" if finding.severity is Severity.WARNING else "info")
 
         async def main() -> int:
-            deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir)
+            deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir, view)
             return await deployment.run()
 
         code: int = uvloop.run(main())
@@ -265,3 +275,5 @@ def serve(
     finally:
         with contextlib.suppress(OSError):
             pump.close()
+        if view is not None:
+            view.close()

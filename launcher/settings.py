@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     admin_port: PortNumber | None = None
     base_port: Annotated[int, Field(ge=1024, le=32000)] | None = None
     log_format: Literal["auto", "text", "json"] = "auto"
+    view: Literal["auto", "live", "plain"] = "auto"
     log_dir: Path | None = None
     state_dir: Path | None = None
     cache_dir: Path | None = None

@@ -47,6 +47,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         help="restarts of one process within ten minutes; 0: the first death ends the run",
     )
     option("--log-format", metavar="FORMAT", help="text, json, or auto: text on a terminal")
+    option("--view", metavar="VIEW", help="live, plain, or auto: live on a terminal with text logs")
     option("--log-dir", metavar="DIR", help="also keep each process's log in a file here")
     option("--state-dir", metavar="DIR", help="where runs keep their private folders")
     option("--cache-dir", metavar="DIR", help="where compile caches are kept")
@@ -181,6 +182,27 @@ def wants_json(settings: Settings) -> bool:
     if settings.log_format == "auto":
         return not sys.stdout.isatty() and (os.getpid() == 1 or "KUBERNETES_SERVICE_HOST" in os.environ)
     return settings.log_format == "json"
+
+
+def wants_view(settings: Settings) -> tuple[bool, tuple[Finding, ...]]:
+    """Whether a live view stands below the log, and a warning where it was asked for and cannot be had."""
+    missing = ""
+    if not sys.stdout.isatty():
+        missing = "standard output is no terminal"
+    elif os.environ.get("TERM", "dumb") == "dumb":
+        missing = "the terminal (TERM) cannot move its cursor"
+    elif wants_json(settings):
+        missing = "the log is JSON"
+    if settings.view != "live" or not missing:
+        return settings.view != "plain" and not missing, ()
+    warning = Finding(
+        code="view-plain",
+        severity=Severity.WARNING,
+        what=f"no live view: {missing}",
+        where="--view",
+        fix="--view auto takes one only where it can be had",
+    )
+    return False, (warning,)
 
 
 def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:

@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
                 fix="add --dry-run, or leave it out",
             )
         )
+    live, view_findings = common.wants_view(loaded.settings)
     with common.planned(loaded) as planned:
         common.check_public_ports(planned.plan)
         common.check_interpreter(planned.plan)
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
                 custody,
                 json_logs=common.wants_json(loaded.settings),
                 log_dir=loaded.settings.log_dir,
-                findings=planned.findings,
+                findings=(*planned.findings, *view_findings),
+                live=live,
                 policy=RestartPolicy(
                     enabled=loaded.settings.restart_budget > 0, budget=loaded.settings.restart_budget
                 ),

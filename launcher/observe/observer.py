@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from launcher.observe.capacity import capacity
+from launcher.observe.errors import errors
 from launcher.observe.figures import Figures
 from launcher.observe.gpus import GpuMemory
 from launcher.observe.history import History
@@ -75,6 +76,8 @@ class Observer:
         self.gpus = GpuMemory()
         self.figures = Figures()
         self._scraper = Scraper(lambda: targets(plan, source.snapshot(), source.host))
+        self._plan_page: dict[str, Any] = self.masker.value(plan.to_json())
+        self._phases = {process.name: [phase.name for phase in process.phases] for process in plan.processes}
         self._own = OwnMetrics(self._facts)
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -97,7 +100,7 @@ class Observer:
         return self._own.text() + scrape.merged.text
 
     def status(self, page: Mapping[str, Any]) -> dict[str, Any]:
-        """The page /status: `page`, what is known here, and no secret. Quick: figures may be a call old."""
+        """The page /status: `page` and what is known here, without secrets. Quick: figures may be a call old."""
         self.refresh()
         source, now = self._source, time.monotonic()
         states = source.snapshot()
@@ -105,6 +108,9 @@ class Observer:
         drain = self.history.drain
         whole = {
             **page,
+            "processes": [
+                state.to_json() | {"planned_phases": self._phases.get(state.name, [])} for state in states
+            ],
             "degraded": any(role.ready < role.planned for role in roles.values()),
             "capacity": {name: role.to_json() for name, role in roles.items()},
             "drain": {"draining": drain.began is not None, "seconds": round(drain.seconds(now), 3)},
@@ -114,13 +120,14 @@ class Observer:
             "gpus": [gpu.to_json() for gpu in self.gpus.last],
             "logs": {"lines": source.pump.lines, "dropped": source.pump.writer.dropped},
             "incidents": self.incidents.newest(EVENTS),
+            "errors": errors(source.pump.last_records, states),
             "faults": [
                 event.to_json() | {"text": str(event)} for event in list(self.history.faults)[-EVENTS:]
             ],
             "events": [event.to_json() for event in list(self.history.events)[-EVENTS:]],
         }
         masked: dict[str, Any] = self.masker.value(whole)
-        return masked
+        return masked | {"plan": self._plan_page}
 
     def refresh(self) -> None:
         """Look at the children and the GPUs in the background, unless that is under way."""
