@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "serve": "start a target's deployment and keep it serving (the default)",
     "plan": "show the exact processes, environments, ports and deadlines; starts nothing",
     "render": "write a target's Kubernetes manifests",
+    "smoke": "ask a running deployment what its clients will ask",
     "status": "show how a running deployment is",
     "targets": "list the targets, and which of them fit this machine",
     "download": "have the model, the draft head and the harmony vocabulary on disk, verified",

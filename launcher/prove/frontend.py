@@ -1,14 +1,16 @@
-"""What the frontend itself says: which workers it sees, whether the model can be routed to, one real completion."""
+"""What the frontend itself says: which workers it sees, whether the model can be routed to, and its answers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
+
+from launcher.observe import exposition
 
 PROBE_S = 5.0
 """For a status page of the frontend."""
@@ -45,16 +47,22 @@ class Frontend:
         """GET a page; never raises for what the network or the server does."""
         return await self._request("GET", path, None, timeout_s)
 
-    async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
-        """POST a JSON body; never raises for what the network or the server does."""
+    async def post(self, path: str, body: Mapping[str, Any] | bytes, timeout_s: float) -> Answer:
+        """POST a JSON body, or bytes as they are; never raises for what the network or the server does."""
         return await self._request("POST", path, body, timeout_s)
 
     async def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float
+        self, method: str, path: str, body: Mapping[str, Any] | bytes | None, timeout_s: float
     ) -> Answer:
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
         try:
-            async with self._session.request(method, self.url + path, json=body, timeout=timeout) as response:
+            async with self._session.request(
+                method,
+                self.url + path,
+                data=data,
+                headers={"Content-Type": "application/json"} if data is not None else None,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
                 text = await response.text(errors="replace")
                 status = response.status
         except TimeoutError:
@@ -66,17 +74,46 @@ class Frontend:
         except ValueError:
             return Answer(status, text)
 
-    async def ports(self) -> tuple[set[int] | None, str]:
-        """Request ports of the workers' `generate` endpoints that the frontend sees; None where it does not answer."""
+    async def stream(self, path: str, body: Mapping[str, Any], timeout_s: float) -> AsyncIterator[str]:
+        """The `data:` payloads of a streamed answer, `[DONE]` too. Raises StreamError where there is none."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            async with self._session.post(self.url + path, json=body, timeout=timeout) as response:
+                kind = response.headers.get("Content-Type", "")
+                if response.status != 200 or "text/event-stream" not in kind:
+                    text = await response.text(errors="replace")
+                    raise StreamError(f"HTTP {response.status} {kind}: {text[:200]}")
+                async for raw in response.content:
+                    line = raw.decode(errors="replace").strip()
+                    if line.startswith("data:"):
+                        yield line.removeprefix("data:").strip()
+        except TimeoutError:
+            raise StreamError(f"the stream did not end in {timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise StreamError(f"{type(error).__name__}: {error}") from None
+
+    async def metrics(self, url: str = "") -> exposition.Page | None:
+        """The figures on `/metrics` of the frontend, or of another process at `url`; None where there are none."""
+        timeout = aiohttp.ClientTimeout(total=PROBE_S)
+        try:
+            async with self._session.get(f"{url or self.url}/metrics", timeout=timeout) as response:
+                if response.status != 200:
+                    return None
+                return exposition.parse(await response.text(errors="replace"))
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+            return None
+
+    async def instances(self) -> tuple[list[Instance] | None, str]:
+        """The workers' `generate` endpoints that the frontend sees; None, and why, where it does not answer."""
         answer = await self.get("/health")
         if not answer.ok or not isinstance(answer.body, dict):
             return None, str(answer)
-        found: set[int] = set()
-        for instance in answer.body.get("instances") or ():
-            if isinstance(instance, dict) and instance.get("endpoint") == "generate":
-                port = _port(instance.get("transport"))
-                if port is not None:
-                    found.add(port)
+        found = []
+        for entry in answer.body.get("instances") or ():
+            if isinstance(entry, dict) and entry.get("endpoint") == "generate":
+                number = entry.get("instance_id")
+                if isinstance(number, int):
+                    found.append(Instance(number, str(entry.get("component")), _port(entry.get("transport"))))
         return found, ""
 
     async def routable(self) -> str:
@@ -98,22 +135,21 @@ class Frontend:
         lacking = f", it lacks {' and '.join(missing)} workers" if missing else ""
         return f"the frontend cannot route {self.model} yet{lacking}"
 
-    async def complete(self, timeout_s: float) -> str:
-        """Empty where one real completion came back with at least one token; else what happened."""
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": "Say that you are ready."}],
-            "max_tokens": 16,
-            "temperature": 0,
-        }
-        answer = await self.post("/v1/chat/completions", body, timeout_s)
-        if not answer.ok:
-            return str(answer)
-        usage = answer.body.get("usage") if isinstance(answer.body, dict) else None
-        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-        if not isinstance(tokens, int) or tokens < 1:
-            return f"an answer without a token: {answer}"
-        return ""
+
+class StreamError(Exception):
+    """A stream that did not start, or did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A worker as the frontend knows it."""
+
+    number: int
+    """Its id, by which a request can be sent to it."""
+    component: str
+    """`prefill` or `backend`."""
+    port: int | None
+    """Where it takes requests."""
 
 
 def _port(transport: Any) -> int | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from launcher.plan.model import WORKER_ROLES, Plan, Role
+from launcher.prove import chat
 from launcher.prove.frontend import Frontend
 from launcher.supervise.events import ProcessState, State
 
@@ -14,8 +15,6 @@ STARTING_S = 0.25
 """Seconds between looks before the deployment is ready."""
 SERVING_S = 2.0
 """Seconds between looks afterwards; a death or a recovery is looked at at once."""
-COMPLETION_S = 60.0
-"""For the first completion: it may wait for kernels that are compiled on first use."""
 
 
 class Readiness:
@@ -87,10 +86,11 @@ class Readiness:
     async def _missing(self) -> list[str]:
         states = {state.name: state for state in self._snapshot()}
         frontend = states[Role.FRONTEND.value]
-        seen: set[int] | None = None
+        seen: set[int | None] | None = None
         why = ""
         if frontend.healthy:
-            seen, why = await self._frontend.ports()
+            instances, why = await self._frontend.instances()
+            seen = None if instances is None else {instance.port for instance in instances}
         reasons = []
         if not frontend.healthy:
             reasons.append(_unhealthy(frontend))
@@ -103,13 +103,13 @@ class Readiness:
         if blocked:
             return [blocked]
         if self._proved != frontend.incarnation:
-            failed = await self._frontend.complete(COMPLETION_S)
-            if failed:
-                return [f"no completion came back yet: {failed}"]
+            proof = await chat.completion(self._frontend, speaks=False)
+            if not proof.ok:
+                return [f"no completion came back yet: {proof.text}"]
             self._proved = frontend.incarnation
         return []
 
-    def _workers(self, states: Mapping[str, ProcessState], seen: set[int] | None) -> list[str]:
+    def _workers(self, states: Mapping[str, ProcessState], seen: set[int | None] | None) -> list[str]:
         """What each role lacks: before the first time every worker counts, afterwards `min_ready` of a role."""
         reasons = []
         for role in WORKER_ROLES:
