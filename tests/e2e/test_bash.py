@@ -41,7 +41,7 @@ def facts(processes: list[psutil.Process]) -> dict[str, tuple[list[str], dict[st
 
 @pytest.fixture
 def script(tmp_path: Path) -> tuple[Path, int]:
-    port = next(number for number in range(19500, 19900) if free_everywhere(number))
+    port = next(number for number in range(19500, 19900, 2) if free_everywhere(number))
     with planned("sim", http_port=str(port), http_host="127.0.0.1", base_port="27000") as held:
         path = tmp_path / "sim.sh"
         path.write_text(bash.render(held.plan))
@@ -67,7 +67,7 @@ def test_the_script_runs_what_the_launcher_runs(
         shell.wait(30)
     assert not list(state.glob("sim.*/"))
     assert listener(port) is None
-    with Run("sim", "--http-port", str(port), "--base-port", "27000", state=state, SLURM_JOB_ID="7",
+    with Run("sim", "--http-port", str(port), "--admin-port", str(port + 1), "--base-port", "27000", state=state, SLURM_JOB_ID="7",
              DYN_ROUTER_MODE="random") as run:  # fmt: skip
         run.ready()
         launched = facts(run.descendants())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -72,6 +73,11 @@ class Run:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
 
+    @functools.cached_property
+    def model(self) -> str:
+        """The name of the model that it serves."""
+        return str(self.status()["model"])
+
     @property
     def log(self) -> str:
         """Everything that it printed so far."""
@@ -123,7 +129,8 @@ class Run:
 
     def chat(self, text: str = "Hello", *, timeout_s: float = 30.0, **extra: Any) -> dict[str, Any]:
         """One chat completion; AssertionError where it is not answered with 200."""
-        code, body = post(f"{self.url}/v1/chat/completions", chat_body(text, **extra), timeout_s)
+        body_in = chat_body(text, **{"model": self.model, **extra})
+        code, body = post(f"{self.url}/v1/chat/completions", body_in, timeout_s)
         assert code == 200, body
         loaded = json.loads(body)
         assert isinstance(loaded, dict)
@@ -135,7 +142,7 @@ class Run:
         """The chunks of a streamed chat completion; AssertionError where it ends without `[DONE]`."""
         request = urllib.request.Request(
             f"{self.url}/v1/chat/completions",
-            data=json.dumps(chat_body(text, stream=True, **extra)).encode(),
+            data=json.dumps(chat_body(text, stream=True, **{"model": self.model, **extra})).encode(),
             headers={"Content-Type": "application/json"},
         )
         done = False
