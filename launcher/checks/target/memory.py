@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from launcher.checks.target.places import arg_origin, role_args, share
 from launcher.findings import Finding
+from launcher.plan.kv_size import WEIGHTS_GIB
 from launcher.target.resolve import Resolved
 
 UTILIZATION = "gpu-memory-utilization"
-WEIGHTS_GIB = {"gpt-oss-120b": 64.7, "gpt-oss-20b": 13.0}
-"""GiB of weights on one GPU; 120b measured on an H200 (vLLM 0.23.0), 20b the size of its checkpoint."""
 
 
 def shares(resolved: Resolved) -> Iterator[Finding]:

@@ -1,0 +1,14 @@
+"""Rules over a plan: what only shows once processes, ports and deadlines are known."""
+
+from __future__ import annotations
+
+from launcher.checks.base import Check
+from launcher.checks.plan import timing, wiring
+
+CHECKS: tuple[Check, ...] = (
+    Check(timing.grace, ("grace-short",)),
+    Check(timing.start, ("start-short",)),
+    Check(wiring.ports_distinct, ("port-twice",)),
+    Check(wiring.one_cache, ("cache-split",)),
+    Check(wiring.discovery, ("discovery-mixed", "discovery-unknown")),
+)
