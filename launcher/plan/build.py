@@ -11,6 +11,7 @@ from launcher.engines.base import Context, PortNeed, Slot
 from launcher.findings import Finding, LauncherError
 from launcher.machine import Machine
 from launcher.plan import deadlines, gpus
+from launcher.plan.claims import claims
 from launcher.plan.gpus import Assignment
 from launcher.plan.model import Plan, Process, Role
 from launcher.plan.ports import NoPorts, PortTable
@@ -78,6 +79,7 @@ class Planner:
                 for role, workers in target.workers.items()
             },
             notes=tuple(self._notes()),
+            claims=claims(target, processes),
         )
 
     def respawn(self, process: Process, incarnation: int) -> Process:

@@ -142,6 +142,26 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
+class Claims:
+    """What the deployment claims about itself, for `prove` to try."""
+
+    policy: Mapping[str, str] = field(default_factory=dict)
+    """Proof to `require`, `warn` or `off`; see `launcher.target.proofs`."""
+    harmony: bool = False
+    """Answers are harmony text, so that reasoning and tool calls can be proven."""
+    block_size: int = 0
+    """Tokens of one KV block."""
+    longest: int = 131072
+    """Tokens of prompt and answer together that every worker takes."""
+    publishers: tuple[str, ...] = ()
+    """Processes that publish the KV events by which the router goes; empty where it does not go by events."""
+    transfer: str = ""
+    """What moves KV from prefill to decode: `nixl`, `ucx`; empty where nothing real does."""
+    kv_floor: Mapping[str, int] = field(default_factory=dict)
+    """Role to the least tokens of KV that one worker should have room for, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole deployment on this machine."""
 
@@ -166,6 +186,7 @@ class Plan:
     """Role to the number of healthy workers below which the deployment is not ready."""
     notes: tuple[str, ...] = ()
     """What a reader of the plan should know, such as what a simulated run replaces."""
+    claims: Claims = Claims()
 
     def process(self, name: str) -> Process:
         """The process of that name; KeyError where the plan has none."""
@@ -197,6 +218,7 @@ class Plan:
             "min_ready": dict(self.min_ready),
             "scrub": list(self.scrub),
             "notes": list(self.notes),
+            "claims": dataclasses.asdict(self.claims),
             "hash": self.hash(),
         }
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from launcher.plan.model import Role
+from launcher.target.proofs import Proofs
 
 EngineKind = Literal["vllm", "trtllm", "mocker", "echo"]
 Scalar = bool | int | float | str
@@ -207,8 +208,10 @@ class Network(_Part):
 class Deadlines(_Part):
     """Times in seconds; see the drain schedule in `--dry-run`."""
 
-    start_s: Seconds = 1800.0
+    start_s: Seconds = 2700.0
+    """From start to ready. Loading alone takes 15 to 30 minutes from slow storage."""
     pause_s: Seconds = 5.0
+    """Between not ready and the first SIGTERM: load balancers take the pod out meanwhile."""
     grace_s: Seconds = 120.0
     """What the pod grants between SIGTERM and SIGKILL (`terminationGracePeriodSeconds`)."""
 
@@ -286,6 +289,7 @@ class Target(_Part):
     speculative: Speculative | None = None
     network: Network = Network()
     deadlines: Deadlines = Deadlines()
+    proofs: Proofs = Proofs()
     simulation: Simulation = Simulation()
     pod: Pod = Pod()
     workload: Workload | None = None

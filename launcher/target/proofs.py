@@ -1,0 +1,29 @@
+"""What must be proven before a deployment counts as ready."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Level = Literal["require", "warn", "off"]
+"""require: not ready until it is proven; warn: a failure is said and shown, and traffic is let in; off: not tried.
+
+After the first time ready a failure is always a warning: a pod that serves is not taken out of rotation for it.
+"""
+
+
+class Proofs(BaseModel):
+    """A completion is always required; these come on top."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    tool_call: Level | None = None
+    """A call of an offered tool. Where not given: require, but off where no answer could prove it (the mocker's random
+    text, random weights, no parsers)."""
+    kv_routing: Level = "require"
+    """Repeats and siblings of a prompt find it on the worker that has it. Only where the router goes by KV events."""
+    transfer: Level = "warn"
+    """KV moves between every prefill and every decode worker."""
+    fast_lane: Level = "warn"
+    """It moves by CUDA IPC or RDMA, not TCP. `--require-fast-lane` sets require."""
