@@ -109,8 +109,7 @@ def _job(subject: Subject, component: str, args: list[str], resources: Document)
         "name": component,
         "image": subject.image,
         "args": args,
-        # HOME for the libraries that keep something there: the root file system is read-only.
-        "env": parts.env({"HF_HOME": MODEL_CACHE, "HOME": "/tmp"} if stored else {"HOME": "/tmp"}),
+        "env": parts.env(({"HF_HOME": MODEL_CACHE} if stored else {}) | parts.home()),
     }
     if stored:
         container["envFrom"] = parts.token(subject)

@@ -195,6 +195,11 @@ def env(values: dict[str, Any]) -> list[Document]:
     ]
 
 
+def home() -> dict[str, str]:
+    """HOME on the scratch volume: Dynamo's frontend keeps model cards in it, and the root may be read-only."""
+    return {"HOME": "/tmp"}
+
+
 def cache_mount() -> Document:
     return {"name": "model-cache", "mountPath": MODEL_CACHE}
 

@@ -104,7 +104,7 @@ def _spec(subject: Subject) -> Document:
 
 def _container(subject: Subject) -> Document:
     plan, hardware = subject.plan, subject.target.hardware
-    values = {"LAUNCHER_ADMIN_HOST": subject.admin_host}
+    values = parts.home() | {"LAUNCHER_ADMIN_HOST": subject.admin_host}
     mounts = [parts.scratch_mount()]
     if not plan.simulated:
         values = {"HF_HOME": MODEL_CACHE} | values

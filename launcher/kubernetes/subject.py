@@ -25,6 +25,8 @@ MODEL_CACHE = "/model-cache"
 """Where the model cache is mounted, and HF_HOME."""
 RUN_ROOT = "/etc/gpt-oss-launcher"
 """Where an operator's pods find the engine's files: the plan's run folder in them."""
+SIMULATED_IMAGE = "gpt-oss-launcher:vllm-1.3.1"
+"""For a target without an engine: every image of the launcher has the simulator, and this is the one built first."""
 PYTHON = "python3"
 """The interpreter of the runtime images, on their PATH."""
 
@@ -74,8 +76,9 @@ class Subject:
         """The launcher's image: built from the Dockerfile, one for each runtime image."""
         if self.options.image is not None:
             return self.options.image
-        base = "sim" if self.native == "mocker" else self.native
-        return f"gpt-oss-launcher:{base}-{self.target.validated.dynamo}"
+        if self.native == "mocker":
+            return SIMULATED_IMAGE
+        return f"gpt-oss-launcher:{self.native}-{self.target.validated.dynamo}"
 
     @property
     def gpus(self) -> int:

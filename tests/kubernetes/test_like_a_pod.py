@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,10 @@ import pytest
 from launcher.kubernetes import graph
 from launcher.kubernetes.options import Options
 from launcher.kubernetes.subject import Subject, Wanted
+from launcher.plan.ports import PortTable
 from launcher.target.overrides import parse
 from launcher.target.resolve import resolve
 from tests.kubernetes import manifests
-from tests.support.runs import Run
 
 pytestmark = pytest.mark.e2e
 START_S = 90.0
@@ -123,8 +125,15 @@ def logs(folder: Path) -> str:
 
 def test_a_graphs_processes_meet_on_the_pods_address(tmp_path: Path) -> None:
     """Without the loopback settings each process listens and advertises where another pod reaches it."""
-    address, http_port, base_port = pod_address(), free_port(), 26000
-    subject = simulated_graph(http_port, base_port)
+    address, http_port = pod_address(), free_port()
+    with closing(PortTable(24000)) as table:
+        # Held while the test runs: another launcher on this machine takes another block.
+        subject = simulated_graph(http_port, table.take("test", "graph", span=8))
+        graph_answers(subject, address, http_port, tmp_path)
+
+
+def graph_answers(subject: Subject, address: str, http_port: int, tmp_path: Path) -> None:
+    """Run the graph, ask it for a completion, and look where its processes listen."""
     with running(subject, tmp_path):
         assert answered(f"http://{address}:{http_port}") == 8, logs(tmp_path)
         instances = [path.read_text() for path in (tmp_path / "kv" / "v1" / "instances").iterdir()]
@@ -141,19 +150,76 @@ def test_a_graphs_processes_meet_on_the_pods_address(tmp_path: Path) -> None:
                     assert answer.status == 200
 
 
-def test_a_pods_probes_are_answered_on_its_address(tmp_path: Path) -> None:
-    container = manifests.kind(manifests.documents("sim", "deploy.yaml"), "Pod")["spec"]["containers"][0]
+CONTAINED = """\
+set -e
+mount --make-rprivate /
+for path in $SCRATCH; do mount -t tmpfs tmpfs "$path"; done
+for path in $(findmnt -rno TARGET | sort -r); do
+  case $path in /proc*|/sys*|/dev*|/tmp) ;; *) mount -o remount,bind,ro "$path" 2>/dev/null || true ;; esac
+done
+if touch "$ROOT/.probe" 2>/dev/null; then rm "$ROOT/.probe"; echo "still writable"; exit 77; fi
+exec setpriv --bounding-set -all --inh-caps -all --no-new-privs "$@"
+"""
+"""What the container runtime does for the pod: a read-only root, empty scratch volumes, no capabilities."""
+
+
+def test_the_simulated_pod_as_it_is_written(tmp_path: Path) -> None:
+    """Its arguments and environment under its restrictions; probes from outside; gone within its grace period."""
+    pod = manifests.kind(manifests.documents("sim", "deploy.yaml"), "Pod")
+    (container,) = pod["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("setpriv") or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare and setpriv, and leave to make user namespaces")
+    address, http_port, admin_port = pod_address(), free_port(), free_port()
     env = {entry["name"]: entry["value"] for entry in container["env"]}
-    address = pod_address()
-    with Run("sim", state=tmp_path, **env) as run:
-        run.ready()
+    env |= {"ROOT": str(manifests.ROOT), "PATH": os.environ["PATH"], "PYTHONPATH": str(manifests.ROOT)}
+    env["SCRATCH"] = " ".join(mount["mountPath"] for mount in container["volumeMounts"])
+    # The manifest's ports may be taken on a machine that is no pod.
+    ports = ["--http-port", str(http_port), "--admin-port", str(admin_port)]
+    command = [
+        *unshare,
+        "bash",
+        "-c",
+        CONTAINED,
+        "bash",
+        sys.executable,
+        "-m",
+        "launcher",
+        *container["args"],
+        *ports,
+    ]
+    with (tmp_path / "pod.log").open("w") as log:
+        child = subprocess.Popen(command, env=env, cwd=manifests.ROOT, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        ready = container["readinessProbe"]["httpGet"]["path"]
+        deadline = time.monotonic() + START_S
+        while status(f"http://{address}:{admin_port}{ready}") != 200 and time.monotonic() < deadline:
+            if child.poll() == 77:
+                pytest.skip("this kernel leaves the root file system writable")
+            assert child.poll() is None, logs(tmp_path)
+            time.sleep(0.5)
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            path = container[probe]["httpGet"]["path"]
-            with urllib.request.urlopen(f"http://{address}:{run.admin_port}{path}", timeout=10) as answer:
-                assert answer.status == 200
-        monitor = manifests.kind(manifests.documents("sim", "monitor.yaml"), "PodMonitor")
-        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-        with urllib.request.urlopen(
-            f"http://{address}:{run.admin_port}{endpoint['path']}", timeout=10
-        ) as answer:
-            assert answer.status == 200
+            assert status(f"http://{address}:{admin_port}{container[probe]['httpGet']['path']}") == 200, logs(
+                tmp_path
+            )
+        (endpoint,) = manifests.documents("sim", "monitor.yaml")[0]["spec"]["podMetricsEndpoints"]
+        assert status(f"http://{address}:{admin_port}{endpoint['path']}") == 200
+        assert ask(f"http://{address}:{http_port}") == 8
+        child.terminate()
+        assert child.wait(pod["spec"]["terminationGracePeriodSeconds"]) == 0, logs(tmp_path)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+
+
+def status(url: str) -> int:
+    """The answer's status, 0 without one."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0

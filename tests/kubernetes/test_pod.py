@@ -157,6 +157,8 @@ def test_a_simulated_pod_needs_nothing() -> None:
     assert "nodeSelector" not in spec
     assert "tolerations" not in spec
     assert [volume["name"] for volume in spec["volumes"]] == ["tmp"]
+    # An image that is built anyway.
+    assert container["image"] == main(pod("h200-agg"))["image"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert sorted(manifests.rendered("sim")) == [
         "bench.yaml",

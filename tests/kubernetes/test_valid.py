@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kubernetes import manifests
-from tests.kubernetes.manifests import KUBERNETES, TARGETS, Document, documents
+from tests.kubernetes import manifests, validators
+from tests.kubernetes.manifests import TARGETS, Document, documents
+from tests.kubernetes.validators import KUBERNETES
 
 FILES = manifests.files()
 GRAPHS = [name for name, file in FILES if file == "dgd.yaml"]
@@ -25,17 +26,17 @@ def test_three_kubernetes_releases_take_it(name: str, file: str) -> None:
         if document["kind"] == "PodMonitor":
             continue  # No schema of it is installed; test_pod.py holds it to what the operator documents.
         for release in KUBERNETES:
-            assert manifests.schema_errors(document, release) == []
+            assert validators.schema_errors(document, release) == []
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_operators_crd_takes_the_graph(name: str) -> None:
-    assert manifests.graph_errors(manifests.kind(documents(name, "dgd.yaml"), "DynamoGraphDeployment")) == []
+    assert validators.graph_errors(manifests.kind(documents(name, "dgd.yaml"), "DynamoGraphDeployment")) == []
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
 def test_the_api_server_and_the_kubelet_find_nothing_wrong(name: str, file: str) -> None:
-    assert manifests.api_errors(documents(name, file)) == []
+    assert validators.api_errors(documents(name, file)) == []
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
@@ -115,7 +116,7 @@ def test_the_core_schemas_refuse(case: str) -> None:
     pod = manifests.kind(documents("h200-disagg", "deploy.yaml"), "Pod")
     SCHEMA_BREAKS[case](pod)
     for release in KUBERNETES:
-        assert manifests.schema_errors(pod, release)
+        assert validators.schema_errors(pod, release)
 
 
 def components(graph: Document) -> list[Document]:
@@ -147,7 +148,7 @@ GRAPH_BREAKS: dict[str, Break] = {
 def test_the_crd_refuses(case: str) -> None:
     graph = manifests.kind(documents("h200-disagg", "dgd.yaml"), "DynamoGraphDeployment")
     GRAPH_BREAKS[case](graph)
-    assert manifests.graph_errors(graph)
+    assert validators.graph_errors(graph)
 
 
 def port(document: Document, name: str) -> None:
@@ -178,4 +179,4 @@ def test_what_no_schema_says_is_noticed(case: str) -> None:
     found = documents("h200-disagg", "deploy.yaml")
     change, word = API_BREAKS[case]
     change(manifests.kind(found, "Pod"))
-    assert any(word in error for error in manifests.api_errors(found)), manifests.api_errors(found)
+    assert any(word in error for error in validators.api_errors(found)), validators.api_errors(found)
