@@ -34,6 +34,8 @@ class Settings(BaseSettings):
     engine: Literal["auto", "vllm", "trtllm", "mocker", "echo"] = "auto"
     set: Annotated[tuple[str, ...], NoDecode] = ()
     """PATH=VALUE changes to the target; in the environment one per line."""
+    ignore: Annotated[tuple[str, ...], NoDecode] = ()
+    """CODE[=reason] of checks whose findings do not count; in the environment one per line."""
     http_host: Word | None = None
     http_port: PortNumber | None = None
     admin_host: Word | None = None
@@ -52,7 +54,7 @@ class Settings(BaseSettings):
     machine: Word | None = None
     """Plan for a machine that is not this one, such as `H200` or `B200:8`; only for commands that start nothing."""
 
-    @field_validator("set", mode="before")
+    @field_validator("set", "ignore", mode="before")
     @classmethod
     def _lines(cls, value: Any) -> Any:
         if isinstance(value, str):

@@ -14,6 +14,8 @@ from launcher.findings import Exit, Finding, LauncherError, did_you_mean
 COMMANDS: dict[str, str] = {
     "serve": "start a target's deployment and keep it serving (the default)",
     "plan": "show the exact processes, environments, ports and deadlines; starts nothing",
+    "doctor": "check target, releases, machine, model and environment; starts nothing",
+    "explain": "say what lies behind a finding's code",
     "render": "write a target's Kubernetes manifests",
     "smoke": "ask a running deployment what its clients will ask",
     "status": "show how a running deployment is",

@@ -10,20 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher import settings as settings_module
+from launcher.checks.versions import releases
 from launcher.engines import events
 from launcher.findings import Finding, LauncherError, Severity
 from launcher.machine import PRODUCTS, Machine, detect
 from launcher.plan.build import Planner, Request
 from launcher.plan.model import Plan
-from launcher.plan.ports import NoPorts, PortTable, free_everywhere
+from launcher.plan.ports import NoPorts, PortTable
 from launcher.settings import Settings
 from launcher.target.resolve import Resolved, resolve
 
+if TYPE_CHECKING:
+    from launcher.checks.ignore import Ignores
+    from launcher.checks.report import Report
+
 DEFAULT_DYNAMO = (1, 6, 1)
-"""Release assumed where none is installed, for planning elsewhere."""
+"""Release assumed where neither the machine nor the target names one."""
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +41,9 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     option("--target", metavar="NAME", help="a target of configs/targets, or a path to a target file")
     option("--engine", metavar="KIND", help="auto (the target's own), vllm, trtllm, mocker, echo")
     option("--set", metavar="PATH=VALUE", action="append", help="change one value of the target; repeatable")
+    option(
+        "--ignore", metavar="CODE[=REASON]", action="append", help="start in spite of a finding; repeatable"
+    )
     option("--http-host", metavar="ADDRESS", help="where the API listens")
     option("--http-port", metavar="PORT", help="the API's port; 0 takes a free one")
     option("--admin-host", metavar="ADDRESS", help="where the admin server listens")
@@ -80,8 +88,9 @@ class Loaded:
 def load(args: argparse.Namespace) -> Loaded:
     """Settings and target. Raises LauncherError for anything wrong with either."""
     values = {name: value for name, value in vars(args).items() if name in Settings.model_fields}
-    if "set" in values:
-        values["set"] = tuple(values["set"])
+    for repeatable in ("set", "ignore"):
+        if repeatable in values:
+            values[repeatable] = tuple(values[repeatable])
     settings, given = settings_module.load(values)
     if settings.target is None:
         from launcher.target import catalog
@@ -126,24 +135,38 @@ class Planned:
     plan: Plan
     planner: Planner
     machine: Machine
-    findings: tuple[Finding, ...]
+    report: Report
+    """What the rules over target and plan had to say; no error is among it."""
+    ignores: Ignores
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What a log should tell: findings, and errors that somebody ignores."""
+        return (*self.report.worst_first(), *(each.as_warning() for each in self.report.ignored))
 
 
 @contextmanager
-def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]:
-    """Plan the target on the machine. Raises LauncherError for what makes a plan impossible.
+def planned(
+    loaded: Loaded, *, run_name: str | None = None, report: Report | None = None
+) -> Iterator[Planned]:
+    """Plan the target on the machine. Raises LauncherError for what makes a plan impossible or contradicts itself.
 
-    `run_name` fixes the name of the run's folder, for output that must not change from call to call.
+    `run_name` fixes the name of the run's folder, for output that must not change from call to call. With a `report`
+    the rules' errors are gathered there instead of raised, for who wants to hear everything.
     """
-    from launcher.checks import target as target_checks
+    from launcher.checks import ignore
+    from launcher.checks import report as reports
+    from launcher.checks.versions import renames
 
     settings, resolved = loaded.settings, loaded.resolved
-    target = resolved.target
-    findings = list(target_checks.check(resolved))
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if errors:
-        raise LauncherError(errors)
+    gathered = reports.Report() if report is None else report
+    ignores = ignore.parse(settings.ignore, loaded.given.get("ignore", "--ignore"))
+    reports.rules(gathered, resolved, ignores)
+    if report is None or any(finding.code in reports.never_ignored() for finding in gathered.errors):
+        _raise_errors(gathered)
     machine = machine_for(settings)
+    target, renamed = renames.adapt(resolved, machine.packages)
+    gathered.findings += ignores.sift(renamed)[0]
     state = (settings.state_dir or settings_module.default_state_dir()).absolute()
     name = run_name or f"{target.name}-{secrets.token_hex(3)}"
     _check_socket_paths(str(state / name), given_by=loaded.given.get("state_dir", "the default"))
@@ -164,7 +187,7 @@ def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]
             run_dir=str(state / name),
             cache_dir=str((settings.cache_dir or settings_module.default_cache_dir()).absolute()),
             python=settings_module.python_for(settings),
-            dynamo=_version(machine.packages.get("ai-dynamo")),
+            dynamo=releases.numbers(releases.of(target, machine.packages).dynamo) or DEFAULT_DYNAMO,
             native=loaded.native,
             json_logs=wants_json(settings),
             http_port=_public_port(target.network.http_port, target.network.http_host, table, "http"),
@@ -172,9 +195,28 @@ def planned(loaded: Loaded, *, run_name: str | None = None) -> Iterator[Planned]
             inherited=dict(os.environ),
         )
         planner = Planner(target, machine, request, table)
-        yield Planned(planner.plan(), planner, machine, tuple(findings))
+        plan = planner.plan()
+        reports.plan_rules(gathered, resolved, plan, machine, ignores)
+        if report is None:
+            _raise_errors(gathered)
+        yield Planned(plan, planner, machine, gathered, ignores)
     finally:
         table.close()
+
+
+def check_start(loaded: Loaded, planned: Planned) -> None:
+    """Every check that a start needs, added to the plan's report. Raises LauncherError with all errors."""
+    from launcher.checks import report as reports
+
+    reports.before_start(
+        planned.report, loaded.resolved, planned.plan, planned.machine, os.environ, planned.ignores
+    )
+    _raise_errors(planned.report)
+
+
+def _raise_errors(report: Report) -> None:
+    if report.errors:
+        raise LauncherError(report.errors, report.exit_code)
 
 
 def wants_json(settings: Settings) -> bool:
@@ -210,36 +252,6 @@ def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:
     return wanted if wanted else table.take("launcher", purpose)
 
 
-def check_public_ports(plan: Plan) -> None:
-    """Raise LauncherError where the API's or the admin server's port is taken, naming the holder."""
-    from launcher.machine.sockets import can_bind, listener
-
-    findings = []
-    for purpose, host, port, flag in (
-        ("the API", plan.http_host, plan.http_port, "--http-port"),
-        ("the admin server", plan.admin_host, plan.admin_port, "--admin-port"),
-    ):
-        reason = can_bind(host, port)
-        if reason is None:
-            continue
-        holder = listener(port, host)
-        who = f"held by {holder}" if holder is not None else f"not to be had: {reason.strerror or reason}"
-        near = next(
-            (number for number in range(port + 1, port + 200) if number < 65536 and free_everywhere(number)),
-            0,
-        )
-        findings.append(
-            Finding(
-                code="port-taken",
-                what=f"port {port} of {purpose} on {host} is {who}",
-                where=flag,
-                fix=f"stop the holder, or use {flag} {near}",
-            )
-        )
-    if findings:
-        raise LauncherError(findings)
-
-
 def _check_socket_paths(run_dir: str, given_by: str) -> None:
     longest = max(map(len, map(os.fsencode, events.sockets(run_dir))))
     if longest > events.LONGEST_SOCKET:
@@ -252,31 +264,6 @@ def _check_socket_paths(run_dir: str, given_by: str) -> None:
                 fix="a shorter --state-dir, such as /run/launcher",
             )
         )
-
-
-def check_interpreter(plan: Plan) -> None:
-    """Raise LauncherError where the children's interpreter is missing or cannot be run."""
-    python = plan.processes[0].argv[0]
-    if not (os.path.isfile(python) and os.access(python, os.X_OK)):
-        raise LauncherError(
-            Finding(
-                code="python-missing",
-                what=f"{python} is no program that can be run",
-                where="--python",
-                fix="give the interpreter that has ai-dynamo installed",
-            )
-        )
-
-
-def _version(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return DEFAULT_DYNAMO
-    numbers = []
-    for part in text.split(".")[:3]:
-        if not part.isdecimal():
-            break
-        numbers.append(int(part))
-    return tuple(numbers) or DEFAULT_DYNAMO
 
 
 def as_path(text: str) -> Path:

@@ -33,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
         )
     live, view_findings = common.wants_view(loaded.settings)
     with common.planned(loaded) as planned:
-        common.check_public_ports(planned.plan)
-        common.check_interpreter(planned.plan)
+        common.check_start(loaded, planned)
         # From here on there is a child; nothing heavy is imported before, because the parent keeps its memory.
         from launcher.supervise.init import run_as_init
 

@@ -13,12 +13,12 @@ import pytest
 from launcher.checks.machine import CHECKS, Check, background, check
 from launcher.checks.machine.base import flag
 from launcher.findings import Finding, Severity
+from launcher.kubernetes.subject import PaperPorts
 from launcher.machine import Cgroup, GpuHolder, GpuLink, Interface, Machine, Namespaces
 from launcher.machine.simulated import Scripted
 from launcher.machine.sockets import Holder
 from launcher.plan.build import Planner, Request
 from launcher.plan.model import Plan, Process, Role
-from launcher.plan.ports import PortTable
 from launcher.target.catalog import names
 from launcher.target.resolve import resolve
 from launcher.target.schema import Target
@@ -52,7 +52,7 @@ def plan_for(target: Target, machine: Machine, native: str | None = None) -> Pla
         admin_port=9000,
         inherited={},
     )
-    table = PortTable(20000, is_free=lambda port: True)
+    table = PaperPorts(20000)
     try:
         return Planner(target, machine, request, table).plan()
     finally:

@@ -26,7 +26,8 @@ def count(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
     if not machine.gpus:
         yield Finding(
             code="gpu-none",
-            what=f"{target.name} needs {needed} GPUs and none is here: {machine.gpu_error or 'NVML shows none'}",
+            what=f"{target.name} needs {needed} GPU{'s' if needed > 1 else ''} and none is here: "
+            f"{machine.gpu_error or 'NVML shows none'}",
             where="hardware.gpus",
             why="every worker would exit while it loads",
             fix="run where the GPUs are (in Kubernetes: request nvidia.com/gpu), simulate with --engine mocker, "

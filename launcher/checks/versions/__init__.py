@@ -18,8 +18,10 @@ CHECKS: tuple[Check, ...] = (
 )
 """Rules that hold wherever the plan is made: a dry run has them too."""
 
-HERE: tuple[Check, ...] = (
+INTERPRETER: tuple[Check, ...] = (Check(installed.python, ("python-missing",), ignorable=False),)
+"""What the command line says about this machine."""
+
+INSTALLED: tuple[Check, ...] = (
     Check(installed.present, ("dynamo-missing", "engine-missing", "nixl-missing")),
-    Check(installed.python, ("python-missing",)),
 )
-"""Checks of what this machine has."""
+"""What this machine has to have before anything starts."""

@@ -24,7 +24,7 @@ def present(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
     """
     target = resolved.target
     python = plan.processes[0].argv[0]
-    if machine.simulated:
+    if machine.simulated or not _runs(python):
         return
     if "ai-dynamo" not in machine.packages:
         yield Finding(
@@ -59,7 +59,7 @@ def present(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
 def python(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding]:
     """`--python` names the interpreter that the processes run under; it must be there, and a program."""
     path = plan.processes[0].argv[0]
-    if not machine.simulated and not (os.path.isfile(path) and os.access(path, os.X_OK)):
+    if not machine.simulated and not _runs(path):
         yield Finding(
             code="python-missing",
             what=f"{path} is no program that can be run",
@@ -67,6 +67,10 @@ def python(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding
             why="no process could start",
             fix="give the interpreter that has ai-dynamo installed",
         )
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def tried(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding]:

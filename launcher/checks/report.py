@@ -1,0 +1,137 @@
+"""All checks of a target on a machine, and what they had to say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.checks import cluster, registry
+from launcher.checks.base import run_checks
+from launcher.checks.ignore import Ignored, Ignores
+from launcher.checks.registry import Group
+from launcher.findings import Exit, Finding, Severity
+from launcher.machine import Machine
+from launcher.plan.model import Plan
+from launcher.target.resolve import Resolved
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found, and what was not looked at."""
+
+    findings: list[Finding] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+    ran: int = 0
+    """Checks that ran."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Group of checks that did not run, and why: nothing is passed in silence."""
+    exit_code: Exit = Exit.OK
+    """Of a start that the errors stop."""
+
+    def add(self, group: Group, findings: Sequence[Finding], ignores: Ignores, resolved: Resolved) -> None:
+        """Take in what a group said."""
+        kept, ignored = ignores.sift(placed(finding, resolved) for finding in findings)
+        self.findings += kept
+        self.ignored += ignored
+        self.ran += len(group.checks)
+        if any(finding.severity is Severity.ERROR for finding in kept):
+            # A wrong target or command line says more than a machine that does not fit it.
+            self.exit_code = (
+                Exit.USAGE if Exit.USAGE in (self.exit_code, group.exit_code) else group.exit_code
+            )
+
+    def worst_first(self) -> list[Finding]:
+        """Errors, warnings, the rest; each in the order in which they were found."""
+        return sorted(self.findings, key=lambda finding: _ORDER[finding.severity])
+
+    def count(self, severity: Severity) -> int:
+        """Findings of a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as scripts read it."""
+        return {
+            "ok": not self.errors,
+            "errors": self.count(Severity.ERROR),
+            "warnings": self.count(Severity.WARNING),
+            "checks": self.ran,
+            "findings": [finding.to_json() for finding in self.worst_first()],
+            "ignored": [{**each.finding.to_json(), "reason": each.reason} for each in self.ignored],
+            "skipped": dict(self.skipped),
+        }
+
+
+def placed(finding: Finding, resolved: Resolved) -> Finding:
+    """The finding with the file and line behind a dotted path such as `hardware.shm_gib`."""
+    path = tuple(finding.where.split("."))
+    if len(path) < 2 or path[0] not in resolved.document:
+        return finding
+    origin = resolved.origin(*path)
+    if origin == "default":
+        return finding
+    return dataclasses.replace(finding, where=f"{origin} ({finding.where})")
+
+
+def never_ignored() -> set[str]:
+    """Codes of errors with which nothing can be planned."""
+    return registry.never_ignored()
+
+
+def rules(report: Report, resolved: Resolved, ignores: Ignores) -> None:
+    """The rules over the target alone."""
+    report.add(registry.TARGET, list(run_checks(registry.TARGET.checks, resolved)), ignores, resolved)
+
+
+def plan_rules(report: Report, resolved: Resolved, plan: Plan, machine: Machine, ignores: Ignores) -> None:
+    """The rules that need a plan and the releases that will run it, on whatever machine."""
+    for group in (registry.PLAN, registry.VERSIONS):
+        report.add(group, list(run_checks(group.checks, resolved, plan, machine)), ignores, resolved)
+
+
+def before_start(
+    report: Report,
+    resolved: Resolved,
+    plan: Plan,
+    machine: Machine,
+    environ: Mapping[str, str],
+    ignores: Ignores,
+) -> None:
+    """Everything that a start needs beyond a plan without contradictions."""
+    for group, subject in _here(resolved, plan, machine, environ):
+        why = _skipped(group, resolved, plan, machine)
+        if why:
+            report.skipped[group.name] = why
+            continue
+        report.add(group, list(run_checks(group.checks, *subject)), ignores, resolved)
+
+
+def _here(
+    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
+) -> Iterator[tuple[Group, tuple[Any, ...]]]:
+    installed, surrounded = (resolved, plan, machine), (resolved, plan, machine, environ)
+    # The plan was made from a target whose flags may have been renamed; machine checks read values, no flags.
+    yield registry.INTERPRETER, installed
+    yield registry.INSTALLED, installed
+    yield registry.ENVIRONMENT, surrounded
+    yield registry.MACHINE, (resolved.target, plan, machine)
+    yield registry.MODEL, surrounded
+    yield registry.CLUSTER, surrounded
+
+
+def _skipped(group: Group, resolved: Resolved, plan: Plan, machine: Machine) -> str:
+    """Why a group has nothing to look at; empty where it has."""
+    if machine.simulated and group is not registry.MACHINE:
+        return "--machine plans for another machine"
+    if group is registry.MODEL and resolved.target.engine.kind == "mocker":
+        return "the simulator reads no model"
+    if group is registry.CLUSTER and cluster.backend(plan) == "file":
+        return "file discovery needs no server"
+    return ""
