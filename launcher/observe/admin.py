@@ -50,10 +50,10 @@ class Admin:
         for path, handler in handlers.items():
             app.router.add_get(path, handler)
         # No access log: a kubelet asks every second.
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port, shutdown_timeout=1.0).start()
+            await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self.close()
             raise LauncherError(
