@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from launcher.discovery.cards import cards
 from launcher.discovery.file import TOUCH_S, FileDiscovery
 from launcher.findings import Finding, Severity
 from launcher.machine.sockets import listening
@@ -20,7 +21,11 @@ from launcher.observe.admin import Admin, Pages
 from launcher.observe.observer import Observer, Source
 from launcher.observe.view.live import View
 from launcher.plan.model import Plan, Process
+from launcher.prove import report
+from launcher.prove.claimed import Claimed
+from launcher.prove.ears import Ears
 from launcher.prove.frontend import Frontend
+from launcher.prove.prover import Prover
 from launcher.prove.readiness import Readiness
 from launcher.supervise import procfs
 from launcher.supervise.custody import Custody
@@ -47,6 +52,7 @@ class Deployment:
         policy: RestartPolicy | None = None,
         log_dir: Path | None = None,
         view: View | None = None,
+        ears: Ears | None = None,
     ) -> None:
         self.plan = plan
         self.started_at = time.monotonic()
@@ -57,6 +63,10 @@ class Deployment:
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
         self.discovery = FileDiscovery(Path(plan.discovery_dir), self._listeners, pump.log)
         self.readiness: Readiness | None = None
+        self.prover: Prover | None = None
+        self.report: dict[str, Any] | None = None
+        """Of the first time ready."""
+        self._ears = ears or Ears()
         self.observer = Observer(
             Source(
                 plan=plan,
@@ -87,7 +97,12 @@ class Deployment:
         try:
             async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
                 frontend = Frontend(session, self.url, self.plan.model)
-                self.readiness = Readiness(self.plan, frontend, self.supervisor.snapshot, self._pump.log)
+                snapshot = self.supervisor.snapshot
+                claimed = Claimed(
+                    self.plan, frontend, snapshot, ears=self._ears, block_sizes=self._block_sizes
+                )
+                self.prover = Prover(claimed, snapshot, self._pump.log, fail=self.supervisor.fail)
+                self.readiness = Readiness(self.plan, frontend, self.prover, snapshot, self._pump.log)
                 helpers = [
                     asyncio.create_task(self._keep_discovery(), name="discovery"),
                     asyncio.create_task(self.readiness.run(), name="readiness"),
@@ -125,6 +140,8 @@ class Deployment:
             "warnings": [finding.to_json() for finding in self._findings],
             "discovery": {"restored": self.discovery.restored, "withdrawn": self.discovery.withdrawn},
             "pid": os.getpid(),
+            "proofs": self.prover.to_json() if self.prover is not None else [],
+            "report": self.report,
         }
         return self.observer.status(page)
 
@@ -155,6 +172,7 @@ class Deployment:
         if event.kind is Kind.DRAINING and event.process:
             self.discovery.leaving(event.process)
         if event.kind is Kind.STARTED:
+            self._ears.forget(event.process)
             state = next(state for state in self.supervisor.snapshot() if state.name == event.process)
             self.discovery.joined(event.process, [state.ports["rpc"]] if "rpc" in state.ports else [])
         if self.readiness is not None:
@@ -191,23 +209,40 @@ class Deployment:
             why = "; ".join(readiness.reasons)
             self.supervisor.fail(f"not ready {self.plan.deadlines.start_s:g} s after the start: {why}")
             return
-        self._pump.log(ready_text(self.plan, self.url, time.monotonic() - self.started_at))
+        assert self.prover is not None
+        self.report = report.build(
+            self.plan,
+            self.url,
+            self.supervisor.snapshot(),
+            self.prover.to_json(),
+            self._kv_tokens(),
+            self._findings,
+            self._ready_s() or 0.0,
+        )
+        simulated = " (simulated)" if self.plan.simulated else ""
+        self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {self.plan.model} at {self.url}")
+        self._pump.page(report.text(self.report))
+
+    def _block_sizes(self) -> dict[int, int]:
+        """What each registered worker told the router, by its id there."""
+        known = cards(Path(self.plan.discovery_dir))
+        return {number: card.block_size for number, card in known.items() if card.block_size is not None}
+
+    def _kv_tokens(self) -> dict[str, int]:
+        """Tokens of KV that each worker has room for: as its log says, else as it told the router."""
+        known, owners = cards(Path(self.plan.discovery_dir)), self.discovery.owners()
+        told = {
+            owners[number]: card.kv_tokens
+            for number, card in known.items()
+            if number in owners and card.kv_tokens is not None
+        }
+        return told | self._ears.kv_tokens
 
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:
         if not helper.cancelled() and (error := helper.exception()) is not None:
             # A deployment without its keeper or its proof would rot in silence.
             self._pump.log(f"{helper.get_name()} failed: {type(error).__name__}: {error}", "error")
             self.supervisor.fail(f"the launcher's own {helper.get_name()} failed: {error}")
-
-
-def ready_text(plan: Plan, url: str, seconds: float) -> str:
-    """What is said when the deployment is ready: the URL and a request to try."""
-    body = f'{{"model":"{plan.model}","messages":[{{"role":"user","content":"Hello"}}],"max_tokens":64}}'
-    simulated = " (simulated)" if plan.simulated else ""
-    return (
-        f"ready in {seconds:.1f} s{simulated}: {plan.model} at {url}\n"
-        f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
-    )
 
 
 def reachable(host: str) -> str:
@@ -254,7 +289,8 @@ def serve(
     )
     view = View() if live else None
     writer = LogWriter(view.screen.pipe) if view is not None else None
-    pump = LogPump(form, writer, log_dir=log_dir)
+    ears = Ears()
+    pump = LogPump(form, writer, log_dir=log_dir, overhear=ears.hear)
     try:
         simulated = ", simulated" if plan.simulated else ""
         pump.log(
@@ -267,7 +303,7 @@ def serve(
             pump.log(finding.line(), "warning" if finding.severity is Severity.WARNING else "info")
 
         async def main() -> int:
-            deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir, view)
+            deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir, view, ears)
             return await deployment.run()
 
         code: int = uvloop.run(main())

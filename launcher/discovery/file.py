@@ -99,6 +99,10 @@ class FileDiscovery:
             else:
                 del self._entries[path]
 
+    def owners(self) -> dict[int, str]:
+        """The processes by the ids that they registered with."""
+        return dict(self._instances)
+
     def instances(self, name: str) -> int:
         """How many `generate` endpoints the process has registered."""
         return sum(

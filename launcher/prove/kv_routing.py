@@ -123,7 +123,7 @@ class KvRouting:
         block = self._block_size or int(in_force or 64)
         if BLOCKS * block > self._longest // 2:
             return skipped(NAME, f"{BLOCKS} blocks of {block} tokens do not fit a prompt of {self._longest}")
-        prompts = {number: _prompt(BLOCKS * block) for number in self._workers}
+        prompts = {number: unseen(BLOCKS * block) for number in self._workers}
         # Together: each waits for its own worker, and the first may compile kernels.
         firsts = await asyncio.gather(
             *(self._ask(prompts[number], {self._pin: number}) for number in self._workers)
@@ -152,7 +152,7 @@ class KvRouting:
                 break
         else:
             return Seen(await self._why(number, prompt, repeat))
-        sibling = await self._ask(prompt[: len(prompt) * 3 // 4] + " " + _prompt(len(prompt.split()) // 4))
+        sibling = await self._ask(prompt[: len(prompt) * 3 // 4] + " " + unseen(len(prompt.split()) // 4))
         if sibling.error:
             return Seen(f"sibling failed ({sibling.error})")
         if sibling.worker != number or (sibling.hit or 0.0) < SIBLING_HIT:
@@ -234,7 +234,8 @@ def _routed(answer: Answer) -> Routed:
     )
 
 
-def _prompt(words: int) -> str:
+def unseen(words: int) -> str:
+    """Words in an order that nobody has seen: at least as many tokens as words, in any vocabulary."""
     return " ".join(random.choices(WORDS, k=words))
 
 

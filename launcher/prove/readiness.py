@@ -1,4 +1,4 @@
-"""Ready means: every planned worker healthy, the frontend sees each of them, and one real completion came back."""
+"""Ready means: every planned worker healthy, the frontend sees each of them, and what the plan claims is proven."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from launcher.plan.model import WORKER_ROLES, Plan, Role
-from launcher.prove import chat
 from launcher.prove.frontend import Frontend
+from launcher.prove.prover import Prover
 from launcher.supervise.events import ProcessState, State
 
 STARTING_S = 0.25
@@ -24,6 +24,7 @@ class Readiness:
         self,
         plan: Plan,
         frontend: Frontend,
+        prover: Prover,
         snapshot: Callable[[], Sequence[ProcessState]],
         announce: Callable[[str], None],
     ) -> None:
@@ -36,10 +37,9 @@ class Readiness:
         self.draining = False
         self._plan = plan
         self._frontend = frontend
+        self._prover = prover
         self._snapshot = snapshot
         self._announce = announce
-        self._proved: int | None = None
-        """The frontend's incarnation that a completion was proved with."""
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -49,10 +49,18 @@ class Readiness:
     def drain(self) -> None:
         """From now on not ready, whatever is seen."""
         self.draining = True
+        self._prover.stop()
         self._set(["draining"])
 
     async def run(self) -> None:
         """Look until cancelled."""
+        self._prover.changed = self.look
+        try:
+            await self._run()
+        finally:
+            await self._prover.close()
+
+    async def _run(self) -> None:
         while True:
             self._changed.clear()
             if not self.draining:
@@ -102,12 +110,7 @@ class Readiness:
         blocked = await self._frontend.routable()
         if blocked:
             return [blocked]
-        if self._proved != frontend.incarnation:
-            proof = await chat.completion(self._frontend, speaks=False)
-            if not proof.ok:
-                return [f"no completion came back yet: {proof.text}"]
-            self._proved = frontend.incarnation
-        return []
+        return self._prover.look(was_ready=self.ready_at is not None)
 
     def _workers(self, states: Mapping[str, ProcessState], seen: set[int | None] | None) -> list[str]:
         """What each role lacks: before the first time every worker counts, afterwards `min_ready` of a role."""

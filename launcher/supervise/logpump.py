@@ -44,7 +44,8 @@ class Source:
 class LogPump:
     """Reads the pipes of all children and writes their lines; also the launcher's own log.
 
-    `log_dir`: one rotating file per process that keeps every line, whatever becomes of stdout.
+    `log_dir`: one rotating file per process that keeps every line, whatever becomes of stdout. `overhear` gets each
+    batch of a child's lines as `on_lines` does, with the process's name.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LogPump:
         writer: LogWriter | None = None,
         *,
         log_dir: Path | None = None,
+        overhear: Callable[[str, Sequence[str]], None] | None = None,
         file_bytes: int = MAX_BYTES,
         file_keep: int = KEEP,
         ring: int = RING,
@@ -60,6 +62,7 @@ class LogPump:
         self._format: Format = form if form is not None else TextFormat()
         self.writer = writer if writer is not None else LogWriter(notice=self._notice)
         self._log_dir = log_dir
+        self._overhear = overhear
         self._file_limits = (file_bytes, file_keep)
         self._files: dict[str, RotatingFile | None] = {}
         self._file_lock = threading.Lock()
@@ -108,6 +111,15 @@ class LogPump:
         lines = message.split("\n")
         self._remember(LAUNCHER, level, lines, now)
         self._to_file(LAUNCHER, level, [f"{level.upper()} {line}" for line in lines], now)
+
+    def page(self, text: str) -> None:
+        """A page of the launcher's own: bare on a text log, so that it reads as a page; one record in a JSON log."""
+        if not isinstance(self._format, TextFormat):
+            return self.log(text)
+        lines = text.split("\n")
+        self.writer.put(text + "\n", len(lines), wait=False)
+        self._to_file(LAUNCHER, "info", lines, time.time())
+        return None
 
     def last_lines(self, process: str, count: int = RING) -> list[str]:
         """The last lines of a process, oldest first, over its restarts; escape sequences removed."""
@@ -192,6 +204,8 @@ class LogPump:
         self._to_file(source.process, source.stream, bare, now)
         if source.on_lines is not None:
             source.on_lines(bare)
+        if self._overhear is not None:
+            self._overhear(source.process, bare)
         self.writer.put(
             self._format.lines(source.process, source.role, source.stream, lines, now), len(lines)
         )

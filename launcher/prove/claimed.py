@@ -1,0 +1,121 @@
+"""Each claim of a plan, put to a running deployment once: which proof it takes, and where it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from launcher.plan.model import WORKER_ROLES, Plan, Role
+from launcher.prove import chat, kv_routing, transfer
+from launcher.prove.ears import Ears
+from launcher.prove.frontend import Frontend
+from launcher.prove.kv_routing import KvRouting
+from launcher.prove.proof import Proof, failed, skipped
+from launcher.prove.transfer import Member, Transfer
+from launcher.supervise.events import ProcessState
+
+COMPLETION, TOOL_CALL = "completion", "tool call"
+OFF = "switched off"
+
+
+class Claimed:
+    """The claims of one running plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        frontend: Frontend,
+        snapshot: Callable[[], Sequence[ProcessState]],
+        *,
+        ears: Ears | None = None,
+        block_sizes: Callable[[], Mapping[int, int]] = dict,
+    ) -> None:
+        """`block_sizes`: id of a worker to the block size that it registered with."""
+        self._plan = plan
+        self._frontend = frontend
+        self._snapshot = snapshot
+        self._ears = ears or Ears()
+        self._block_sizes = block_sizes
+
+    def policy(self, *names: str) -> str:
+        """What a failure of these proofs means: the strictest of `require`, `warn` and `off`."""
+        found = {
+            "require" if name == COMPLETION else self._plan.claims.policy.get(name, "off") for name in names
+        }
+        return next(level for level in ("require", "warn", "off") if level in found)
+
+    async def completion(self) -> Sequence[Proof]:
+        """One answer; where the workers speak harmony, one that says something."""
+        return (await chat.completion(self._frontend, COMPLETION, speaks=self._plan.claims.harmony),)
+
+    async def tool_call(self) -> Sequence[Proof]:
+        """One call of an offered tool."""
+        if not self._plan.claims.harmony:
+            why = "random text" if self._plan.engine == "mocker" else "no harmony text, or no parser reads it"
+            return (skipped(TOOL_CALL, f"not provable here: {self._plan.engine} answers {why}"),)
+        if self.policy(TOOL_CALL) == "off":
+            return (skipped(TOOL_CALL, OFF),)
+        return (await chat.tool_call(self._frontend, TOOL_CALL),)
+
+    async def kv_routing(self) -> Sequence[Proof]:
+        """The KV-routing self-test over every worker that should publish."""
+        name, claims = kv_routing.NAME, self._plan.claims
+        if self.policy(name) == "off":
+            return (skipped(name, OFF),)
+        if not claims.publishers:
+            return (skipped(name, "the router does not go by KV events"),)
+        if "--no-router-kv-events" in self._plan.process(Role.FRONTEND.value).argv:
+            fix = "remove --no-router-kv-events, or say so with router.approximate=true"
+            fault = "the frontend was told to hear no KV events: it predicts what is cached"
+            return (failed(name, fault, fix, final=True),)
+        members, fault = await self._members()
+        if fault:
+            return (failed(name, fault),)
+        test = KvRouting(
+            self._frontend,
+            {member.number: member.name for member in members if member.name in claims.publishers},
+            disaggregated=self._disaggregated,
+            block_size=claims.block_size or None,
+            registered=self._block_sizes(),
+            longest=claims.longest,
+        )
+        return (await test.run(),)
+
+    async def transfer(self) -> Sequence[Proof]:
+        """KV between every prefill and every decode worker, and its lane."""
+        if not self._disaggregated:
+            return (skipped(transfer.NAME, "aggregated: nothing is handed over"),)
+        if self.policy(transfer.NAME, transfer.LANE) == "off":
+            return (skipped(transfer.NAME, OFF),)
+        members, fault = await self._members()
+        if fault:
+            return (failed(transfer.NAME, fault),)
+        roles = {process.name: process.role for process in self._plan.workers}
+        test = Transfer(
+            self._frontend,
+            [member for member in members if roles[member.name] is Role.PREFILL],
+            [member for member in members if roles[member.name] is Role.DECODE],
+            self._ears.lanes,
+            simulated=self._plan.simulated,
+            longest=self._plan.claims.longest,
+        )
+        return [proof for proof in await test.run() if self.policy(proof.name) != "off"]
+
+    @property
+    def _disaggregated(self) -> bool:
+        return any(process.role is Role.PREFILL for process in self._plan.workers)
+
+    async def _members(self) -> tuple[list[Member], str]:
+        """The healthy workers with their ids in the router, in the plan's order; or why that cannot be said."""
+        instances, why = await self._frontend.instances()
+        if instances is None:
+            return [], f"the frontend does not answer: {why}"
+        numbers = {instance.port: instance.number for instance in instances}
+        members = []
+        for state in self._snapshot():
+            if state.role not in WORKER_ROLES or not state.healthy:
+                continue
+            number = numbers.get(state.ports.get("rpc"))
+            if number is None:
+                return [], f"{state.name} is not seen by the frontend"
+            members.append(Member(state.name, number, f"http://127.0.0.1:{state.ports.get('system')}"))
+        return members, ""
