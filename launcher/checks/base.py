@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from launcher.findings import Finding
+from launcher.findings import Exit, Finding
 
 
 class Check(NamedTuple):
@@ -20,6 +20,15 @@ class Check(NamedTuple):
     """The codes of everything that it can say."""
     ignorable: bool = True
     """False where nothing could be planned or started with its error ignored."""
+
+
+class Group(NamedTuple):
+    """Checks of one subject."""
+
+    name: str
+    checks: tuple[Check, ...]
+    exit_code: Exit
+    """Of a start that an error of this group stops."""
 
 
 def run_checks(checks: Iterable[Check], *subject: Any) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from launcher.checks import reach
-from launcher.checks.base import Check
+from launcher.checks.base import Check, Group
 from launcher.checks.inherited import child_env
 from launcher.checks.plan.wiring import BACKEND
-from launcher.findings import Finding, Severity
+from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan, Process, Role
 from launcher.target.resolve import Resolved
@@ -188,3 +188,5 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
 )
+
+GROUP = Group("cluster", CHECKS, Exit.CHECK_FAILED)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping
 
-from launcher.checks.base import Check
+from launcher.checks.base import Check, Group
 from launcher.checks.machine.base import gpu_workers, listed
 from launcher.engines import environment
-from launcher.findings import Finding, Severity
+from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan, Process
 from launcher.target.resolve import Resolved
@@ -143,3 +143,5 @@ CHECKS: tuple[Check, ...] = (
     Check(handed_on, ("env-inherited",)),
     Check(quantization, ("env-quant",)),
 )
+
+GROUP = Group("environment", CHECKS, Exit.USAGE)

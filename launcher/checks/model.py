@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from launcher.checks import reach
-from launcher.checks.base import Check
+from launcher.checks.base import Check, Group
 from launcher.checks.inherited import child_env
-from launcher.findings import Finding, Severity
+from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan, Process, Role
 from launcher.target.resolve import Resolved
@@ -173,3 +173,5 @@ CHECKS: tuple[Check, ...] = (
     Check(online, ("token-malformed", "token-missing", "model-online")),
     Check(harmony, ("harmony-missing", "harmony-folder", "harmony-hash", "harmony-unreadable")),
 )
+
+GROUP = Group("model", CHECKS, Exit.CHECK_FAILED)

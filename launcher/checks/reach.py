@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +26,10 @@ class Answer(NamedTuple):
 
 def get(url: str, headers: Mapping[str, str] | None = None, ca_file: str | None = None) -> Answer:
     """GET an address. Never raises; blocking, at most a second for each of connecting and reading."""
+    # Here, not above: a dry run imports this module and asks nobody.
+    import http.client
+    import ssl
+
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
@@ -57,8 +59,8 @@ def said(error: Exception) -> str:
     """An error in a few words."""
     if isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate not trusted: {error.verify_message}"
+    if message := getattr(error, "verify_message", ""):
+        return f"certificate not trusted: {message}"
     if isinstance(error, socket.gaierror):
         return f"its name cannot be resolved ({error.strerror})"
     if isinstance(error, OSError) and error.strerror:

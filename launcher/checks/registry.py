@@ -1,35 +1,21 @@
-"""Every group of checks, in the order in which they run, and what an error in one of them means."""
+"""Every group of checks, in the order in which they run. Imports them all: only who needs them all imports this."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from launcher.checks import cluster, inherited, machine, model, plan, target, versions
-from launcher.checks.base import Check, background_of
-from launcher.findings import Exit
+from launcher.checks.base import Check, Group, background_of
 
-
-class Group(NamedTuple):
-    """Checks of one subject."""
-
-    name: str
-    checks: tuple[Check, ...]
-    exit_code: Exit
-    """Of a start that an error of this group stops."""
-
-
-TARGET = Group("target", target.CHECKS, Exit.USAGE)
-PLAN = Group("plan", plan.CHECKS, Exit.USAGE)
-VERSIONS = Group("versions", versions.CHECKS, Exit.USAGE)
-INTERPRETER = Group("interpreter", versions.INTERPRETER, Exit.USAGE)
-INSTALLED = Group("installed", versions.INSTALLED, Exit.CHECK_FAILED)
-ENVIRONMENT = Group("environment", inherited.CHECKS, Exit.USAGE)
-MACHINE = Group("machine", machine.CHECKS, Exit.CHECK_FAILED)
-MODEL = Group("model", model.CHECKS, Exit.CHECK_FAILED)
-CLUSTER = Group("cluster", cluster.CHECKS, Exit.CHECK_FAILED)
-
-GROUPS = (TARGET, PLAN, VERSIONS, INTERPRETER, INSTALLED, ENVIRONMENT, MACHINE, MODEL, CLUSTER)
-
+GROUPS: tuple[Group, ...] = (
+    target.GROUP,
+    plan.GROUP,
+    versions.GROUP,
+    versions.INTERPRETER_GROUP,
+    versions.INSTALLED_GROUP,
+    inherited.GROUP,
+    machine.GROUP,
+    model.GROUP,
+    cluster.GROUP,
+)
 CHECKS: tuple[Check, ...] = tuple(check for group in GROUPS for check in group.checks)
 
 
@@ -39,7 +25,7 @@ def codes() -> list[str]:
 
 
 def never_ignored() -> set[str]:
-    """Codes of errors with which nothing could be planned."""
+    """Codes of errors with which nothing could be planned or started."""
     return {code for check in CHECKS if not check.ignorable for code in check.codes}
 
 

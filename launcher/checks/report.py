@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.checks import cluster, registry
-from launcher.checks.base import run_checks
+from launcher.checks import plan as plan_checks
+from launcher.checks import target, versions
+from launcher.checks.base import Group, run_checks
 from launcher.checks.ignore import Ignored, Ignores
-from launcher.checks.registry import Group
 from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan
@@ -80,19 +80,16 @@ def placed(finding: Finding, resolved: Resolved) -> Finding:
     return dataclasses.replace(finding, where=f"{origin} ({finding.where})")
 
 
-def never_ignored() -> set[str]:
-    """Codes of errors with which nothing can be planned."""
-    return registry.never_ignored()
-
-
-def rules(report: Report, resolved: Resolved, ignores: Ignores) -> None:
-    """The rules over the target alone."""
-    report.add(registry.TARGET, list(run_checks(registry.TARGET.checks, resolved)), ignores, resolved)
+def rules(report: Report, resolved: Resolved, ignores: Ignores) -> bool:
+    """The rules over the target alone; False where nothing can be planned with what they found."""
+    report.add(target.GROUP, list(run_checks(target.CHECKS, resolved)), ignores, resolved)
+    fatal = {code for check in target.CHECKS if not check.ignorable for code in check.codes}
+    return not any(finding.code in fatal for finding in report.errors)
 
 
 def plan_rules(report: Report, resolved: Resolved, plan: Plan, machine: Machine, ignores: Ignores) -> None:
     """The rules that need a plan and the releases that will run it, on whatever machine."""
-    for group in (registry.PLAN, registry.VERSIONS):
+    for group in (plan_checks.GROUP, versions.GROUP):
         report.add(group, list(run_checks(group.checks, resolved, plan, machine)), ignores, resolved)
 
 
@@ -105,33 +102,24 @@ def before_start(
     ignores: Ignores,
 ) -> None:
     """Everything that a start needs beyond a plan without contradictions."""
-    for group, subject in _here(resolved, plan, machine, environ):
-        why = _skipped(group, resolved, plan, machine)
+    # Here, not above: a dry run asks none of them.
+    from launcher.checks import cluster, inherited, model
+    from launcher.checks import machine as machine_checks
+
+    installed, surrounded = (resolved, plan, machine), (resolved, plan, machine, environ)
+    elsewhere = "--machine plans for another machine" if machine.simulated else ""
+    no_model = "the simulator reads no model" if resolved.target.engine.kind == "mocker" else ""
+    no_server = "file discovery needs no server" if cluster.backend(plan) == "file" else ""
+    groups: tuple[tuple[Group, tuple[Any, ...], str], ...] = (
+        (versions.INTERPRETER_GROUP, installed, elsewhere),
+        (versions.INSTALLED_GROUP, installed, elsewhere),
+        (inherited.GROUP, surrounded, elsewhere),
+        (machine_checks.GROUP, (resolved.target, plan, machine), ""),
+        (model.GROUP, surrounded, elsewhere or no_model),
+        (cluster.GROUP, surrounded, elsewhere or no_server),
+    )
+    for group, subject, why in groups:
         if why:
             report.skipped[group.name] = why
-            continue
-        report.add(group, list(run_checks(group.checks, *subject)), ignores, resolved)
-
-
-def _here(
-    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
-) -> Iterator[tuple[Group, tuple[Any, ...]]]:
-    installed, surrounded = (resolved, plan, machine), (resolved, plan, machine, environ)
-    # The plan was made from a target whose flags may have been renamed; machine checks read values, no flags.
-    yield registry.INTERPRETER, installed
-    yield registry.INSTALLED, installed
-    yield registry.ENVIRONMENT, surrounded
-    yield registry.MACHINE, (resolved.target, plan, machine)
-    yield registry.MODEL, surrounded
-    yield registry.CLUSTER, surrounded
-
-
-def _skipped(group: Group, resolved: Resolved, plan: Plan, machine: Machine) -> str:
-    """Why a group has nothing to look at; empty where it has."""
-    if machine.simulated and group is not registry.MACHINE:
-        return "--machine plans for another machine"
-    if group is registry.MODEL and resolved.target.engine.kind == "mocker":
-        return "the simulator reads no model"
-    if group is registry.CLUSTER and cluster.backend(plan) == "file":
-        return "file discovery needs no server"
-    return ""
+        else:
+            report.add(group, list(run_checks(group.checks, *subject)), ignores, resolved)

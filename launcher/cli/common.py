@@ -54,6 +54,11 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="restarts of one process within ten minutes; 0: the first death ends the run",
     )
+    option(
+        "--require-fast-lane",
+        action="store_true",
+        help="not ready, and at once, where KV moves from prefill to decode by TCP",
+    )
     option("--log-format", metavar="FORMAT", help="text, json, or auto: text on a terminal")
     option("--view", metavar="VIEW", help="live, plain, or auto: live on a terminal with text logs")
     option("--log-dir", metavar="DIR", help="also keep each process's log in a file here")
@@ -161,8 +166,7 @@ def planned(
     settings, resolved = loaded.settings, loaded.resolved
     gathered = reports.Report() if report is None else report
     ignores = ignore.parse(settings.ignore, loaded.given.get("ignore", "--ignore"))
-    reports.rules(gathered, resolved, ignores)
-    if report is None or any(finding.code in reports.never_ignored() for finding in gathered.errors):
+    if not reports.rules(gathered, resolved, ignores) or report is None:
         _raise_errors(gathered)
     machine = machine_for(settings)
     target, renamed = renames.adapt(resolved, machine.packages)

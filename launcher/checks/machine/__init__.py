@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from launcher.checks.base import Check, background_of, run_checks
+from launcher.checks.base import Check, Group, background_of, run_checks
 from launcher.checks.machine import compute, gpus, limits, links, memory, network, storage
-from launcher.findings import Finding
+from launcher.findings import Exit, Finding
 from launcher.machine import Machine
 from launcher.plan.model import Plan
 from launcher.target.schema import Target
@@ -53,6 +53,8 @@ CHECKS: tuple[Check, ...] = (
     Check(storage.run_folder, ("state-readonly", "state-disk-low", "state-network")),
     Check(storage.clock, ("clock-wrong",)),
 )
+
+GROUP = Group("machine", CHECKS, Exit.CHECK_FAILED)
 
 
 def check(

@@ -59,7 +59,8 @@ def taken(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
                 what=f"port {port} of {owner} is held by {holder}",
                 where=where,
                 why="the process would exit, or run on without this socket",
-                fix=f"end {f'pid {holder.pid}' if holder.pid else 'the holder'}, or choose another with {where}",
+                fix=f"end {f'pid {holder.pid}' if holder.pid else 'the holder'}, or {where} "
+                f"{_next_free(machine, host, port)}",
                 link="dynamo#14838, cloudai#771, NeMo-RL#3391",
             )
         else:
@@ -72,6 +73,12 @@ def taken(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
                 + listed([each.address for each in machine.interfaces if each.address] + ["0.0.0.0"]),
                 link="dynamo#2706",
             )
+
+
+def _next_free(machine: Machine, host: str, port: int) -> int:
+    """The nearest port above that could be bound now."""
+    above = range(port + 1, min(port + 200, 65536))
+    return next((number for number in above if machine.probe.port_error(host, number) is None), port + 1)
 
 
 def privileged_port(port: int, machine: Machine) -> bool:

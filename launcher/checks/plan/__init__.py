@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.checks.base import Check
+from launcher.checks.base import Check, Group
 from launcher.checks.plan import timing, wiring
+from launcher.findings import Exit
 
 CHECKS: tuple[Check, ...] = (
     Check(timing.grace, ("grace-short",)),
@@ -12,3 +13,5 @@ CHECKS: tuple[Check, ...] = (
     Check(wiring.one_cache, ("cache-split",)),
     Check(wiring.discovery, ("discovery-mixed", "discovery-unknown")),
 )
+
+GROUP = Group("plan", CHECKS, Exit.USAGE)

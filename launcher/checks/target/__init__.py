@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from launcher.checks.base import Check, run_checks
+from launcher.checks.base import Check, Group, run_checks
 from launcher.checks.target import (
     context,
     flags,
@@ -21,7 +21,7 @@ from launcher.checks.target import (
     topology,
     trtllm,
 )
-from launcher.findings import Finding
+from launcher.findings import Exit, Finding
 from launcher.target.resolve import Resolved
 
 CHECKS: tuple[Check, ...] = (
@@ -64,6 +64,8 @@ CHECKS: tuple[Check, ...] = (
     Check(network.admin_open, ("admin-open",)),
     *trtllm.CHECKS,
 )
+
+GROUP = Group("target", CHECKS, Exit.USAGE)
 
 
 def check(resolved: Resolved, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:

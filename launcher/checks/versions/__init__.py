@@ -5,8 +5,9 @@ To add one: a function `(resolved, plan, machine) -> Iterable[Finding]`, and a l
 
 from __future__ import annotations
 
-from launcher.checks.base import Check
+from launcher.checks.base import Check, Group
 from launcher.checks.versions import features, flags, installed
+from launcher.findings import Exit
 
 CHECKS: tuple[Check, ...] = (
     Check(flags.flags, ("flag-unknown", "flag-version", "flag-value")),
@@ -25,3 +26,7 @@ INSTALLED: tuple[Check, ...] = (
     Check(installed.present, ("dynamo-missing", "engine-missing", "nixl-missing")),
 )
 """What this machine has to have before anything starts."""
+
+GROUP = Group("versions", CHECKS, Exit.USAGE)
+INTERPRETER_GROUP = Group("interpreter", INTERPRETER, Exit.USAGE)
+INSTALLED_GROUP = Group("installed", INSTALLED, Exit.CHECK_FAILED)
