@@ -22,6 +22,7 @@ from launcher.plan.model import Plan
 from launcher.plan.ports import NoPorts, PortTable
 from launcher.settings import Settings
 from launcher.target.resolve import Resolved, resolve
+from launcher.target.schema import Target
 
 if TYPE_CHECKING:
     from launcher.checks.ignore import Ignores
@@ -197,6 +198,7 @@ def planned(
             http_port=_public_port(target.network.http_port, target.network.http_host, table, "http"),
             admin_port=_public_port(target.network.admin_port, target.network.admin_host, table, "admin"),
             inherited=dict(os.environ),
+            vocabulary="" if machine.simulated else _vocabulary(target),
         )
         planner = Planner(target, machine, request, table)
         plan = planner.plan()
@@ -206,6 +208,15 @@ def planned(
         yield Planned(plan, planner, machine, gathered, ignores)
     finally:
         table.close()
+
+
+def _vocabulary(target: Target) -> str:
+    """Folder of the harmony vocabulary that `launcher download` staged, where no variable names another."""
+    from launcher.download import harmony
+
+    if target.engine.kind == "mocker" or harmony.VARIABLE in os.environ:
+        return ""
+    return harmony.find(os.environ).env().get(harmony.VARIABLE, "")
 
 
 def check_start(loaded: Loaded, planned: Planned) -> None:

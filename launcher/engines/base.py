@@ -46,6 +46,8 @@ class Context:
     """The workers compute no model."""
     native: str
     """The engine that the target was written for, whichever runs."""
+    vocabulary: str = ""
+    """Folder of the harmony vocabulary that was found and verified here; empty where the environment names one."""
     inherited: Mapping[str, str] = field(default_factory=dict)
     """The launcher's own environment, as far as an engine honours a person's choice in it."""
 

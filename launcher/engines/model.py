@@ -7,10 +7,14 @@ from launcher.engines.base import Context
 
 
 def model_env(context: Context) -> dict[str, str]:
-    """The model cache of every process. A simulated run reads the built-in folder and downloads nothing."""
+    """The model cache of every process. A simulated run reads the built-in folder and downloads nothing.
+
+    The frontend's harmony parser wants its vocabulary named; where it is not, it downloads one at the first request.
+    """
+    env = {"TIKTOKEN_ENCODINGS_BASE": context.vocabulary} if context.vocabulary else {}
     if context.simulated:
-        return {"HF_HUB_CACHE": str(simmodel.HUB_CACHE), "HF_HUB_OFFLINE": "1"}
-    return {}
+        env |= {"HF_HUB_CACHE": str(simmodel.HUB_CACHE), "HF_HUB_OFFLINE": "1"}
+    return env
 
 
 def served_by_worker(context: Context) -> dict[str, str]:

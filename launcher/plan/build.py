@@ -33,6 +33,8 @@ class Request:
     """The API's port, already chosen where the target left it open."""
     admin_port: int
     inherited: Mapping[str, str]
+    vocabulary: str = ""
+    """Folder of the harmony vocabulary on this machine, where one was found."""
 
 
 class Planner:
@@ -150,6 +152,7 @@ class Planner:
             json_logs=request.json_logs,
             simulated=self._engine.simulated,
             native=request.native,
+            vocabulary=request.vocabulary,
             inherited=request.inherited,
         )
 
