@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from launcher.findings import Exit
 from launcher.plan.model import Plan, Role
@@ -75,7 +76,7 @@ class Supervisor:
     async def run(self) -> Exit:
         """Start everything, return when all has ended: 0 as asked, 4 failed for good, 5 killed at a deadline."""
         loop = asyncio.get_running_loop()
-        watching_children = self._watch_children(loop)
+        unwatch_children = self._watch_children(loop)
         helpers = [asyncio.create_task(self._shared.lag.run()), asyncio.create_task(self._look_around())]
         lives = self._start_all()
         try:
@@ -89,8 +90,7 @@ class Supervisor:
             for helper in helpers:
                 helper.cancel()
             await self._sweep()
-            if watching_children:
-                loop.remove_signal_handler(signal.SIGCHLD)
+            unwatch_children()
         for life in lives:
             if (error := life.exception()) is not None:
                 raise error
@@ -117,13 +117,25 @@ class Supervisor:
         if not life.cancelled() and life.exception() is not None:
             self._over.set()
 
-    def _watch_children(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Have the kernel tell of children that stop and of orphans that end; False outside the main thread."""
+    def _watch_children(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Have the kernel tell of children that stop; returns what ends that. Outside the main thread the scan must do.
+
+        A plain handler, because uvloop keeps SIGCHLD for its own subprocesses, which we do not use.
+        """
+
+        def changed(number: int, frame: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._child_changed)
+
         try:
-            loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        except (ValueError, RuntimeError):
-            return False
-        return True
+            before = signal.signal(signal.SIGCHLD, changed)
+        except ValueError:
+            return lambda: None
+
+        def restore() -> None:
+            signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
+
+        return restore
 
     def _child_changed(self) -> None:
         for worker in self._workers.values():

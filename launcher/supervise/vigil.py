@@ -18,6 +18,9 @@ from .output import Output
 from .procfs import Proc
 from .watch import RankCount, Starvation, Strikes, probe
 
+THAW_S = 1.0
+"""After a freeze of all, how long the processes may take to go on one after the other."""
+
 
 class Listener(Protocol):
     """Who is told. All calls come from the event loop's thread, and only while the child runs."""
@@ -168,7 +171,7 @@ class Vigil:
             self._shared.frozen_at = now
         # Where this process itself was frozen (it comes late), the others may be about to go on as it did.
         late = now - due > self._watch.stopped_s
-        thawing = now - self._shared.frozen_at < 4 * self._watch.stopped_s
+        thawing = now - self._shared.frozen_at < THAW_S
         if now - since > self._watch.frozen_s or not (late or thawing):
             self._listener.condemn(f"stopped by a signal (SIGSTOP) for {now - since:.2f} s")
             return

@@ -26,7 +26,7 @@ class Watch:
     """For the answer to one probe."""
     failures: int = 3
     """Consecutive failed probes of a ready process that mean its death."""
-    stopped_s: float = 0.25
+    stopped_s: float = 0.15
     """How long a process may be stopped (SIGSTOP) while others run, before that means its death."""
     frozen_s: float = 120.0
     """The same where all processes are stopped together: somebody froze the machine and will let it go on."""

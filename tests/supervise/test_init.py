@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -251,6 +252,23 @@ def test_direct_children_die_even_when_both_are_killed_at_once(start: Callable[.
     os.kill(inner, signal.SIGKILL)
     run.outer.kill()
     eventually(lambda: not run.left())
+
+
+def test_a_freeze_of_everything_harms_nothing(start: Callable[..., Run]) -> None:
+    run = start({"programs": {"decode-0": SLEEPS, "decode-1": SLEEPS, "frontend": SLEEPS}})
+    pids = run.pids(3)
+    frozen = [run.outer.pid, run.inner, *pids]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1.5)
+    for pid in frozen:  # the launcher goes on first and finds the others still stopped
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.05)
+    time.sleep(1.0)
+    run.outer.terminate()
+    assert run.wait() == 0
+    assert "hung" not in run.text()
+    assert run.text().count("started") == 3
 
 
 def test_the_two_layers_do_not_look_the_same(start: Callable[..., Run]) -> None:
