@@ -33,7 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", help="name of the Service and of all that belongs to it; the target's if not given"
     )
     group.add_argument("--namespace", help="left to `kubectl -n` if not given")
-    group.add_argument("--image", help="the launcher's image (dgd: the engine's runtime image)")
+    group.add_argument("--image", help="the launcher's image, as you pushed it")
+    group.add_argument(
+        "--runtime-image", metavar="IMAGE", help="dgd: the engine's image (default: the target's)"
+    )
     group.add_argument(
         "--secret", default=defaults.secret, help="secret with HF_TOKEN (default: %(default)s)"
     )
@@ -55,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         name=args.name,
         namespace=args.namespace,
         image=args.image,
+        runtime_image=args.runtime_image,
         secret=args.secret,
         storage_class=args.storage_class,
         storage=args.storage,
@@ -69,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     elif args.kind is None:
         _write(Path(args.write), wanted, dict(render_all(wanted)))
     else:
-        _write(Path(args.write), wanted, {KINDS[args.kind].file: render(wanted, args.kind)})
+        file = KINDS[args.kind].file or f"{args.kind}.yaml"
+        _write(Path(args.write), wanted, {file: render(wanted, args.kind)})
     return Exit.OK
 
 

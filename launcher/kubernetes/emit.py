@@ -42,7 +42,8 @@ _Dumper.add_representer(str, _text)
 def _wrapped(comment: str) -> list[str]:
     """Lines of a comment; what starts a line (a list's indent) also starts those that continue it."""
     if comment.startswith(COMMAND):
-        return [comment]
+        # A value given to --set may hold line breaks: what follows one must stay a comment.
+        return comment.splitlines()
     indent = comment[: len(comment) - len(comment.lstrip())]
     return textwrap.wrap(
         comment, WIDTH, subsequent_indent=indent + "  " * bool(indent), break_on_hyphens=False

@@ -136,7 +136,7 @@ def environment(process: Process) -> dict[str, Any]:
 
 def image(subject: Subject) -> str:
     """A graph runs the engine's own image: nothing of the launcher is in it."""
-    return subject.options.image or subject.target.validated.image
+    return subject.options.runtime_image or subject.target.validated.image
 
 
 def together(subject: Subject) -> bool:

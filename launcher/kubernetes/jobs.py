@@ -23,6 +23,11 @@ def model_cache(subject: Subject) -> list[Document]:
     return [claim(subject), download(subject)]
 
 
+def both(subject: Subject) -> list[Document]:
+    """All that runs beside a deployment; a simulated one has nothing to download."""
+    return ([] if subject.plan.simulated else model_cache(subject)) + benchmark(subject)
+
+
 def claim(subject: Subject) -> Document:
     """One volume for all pods of the namespace, on whichever node they run."""
     options = subject.options
@@ -83,6 +88,9 @@ def benchmark(subject: Subject) -> list[Document]:
         }
     }
     spec["template"]["spec"] |= {"affinity": affinity} | parts.tolerations(subject)
+    if not subject.plan.simulated:
+        # What it writes beside itself outlives the pod.
+        spec["template"]["spec"]["containers"][0]["workingDir"] = MODEL_CACHE
     job: Document = {
         "apiVersion": "batch/v1",
         "kind": "Job",

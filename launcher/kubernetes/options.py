@@ -31,7 +31,9 @@ class Options:
     namespace: str | None = None
     """Left to `kubectl -n` where not given."""
     image: str | None = None
-    """The launcher's image; for a DynamoGraphDeployment the engine's runtime image."""
+    """The launcher's image, built from the Dockerfile and pushed where the cluster can pull."""
+    runtime_image: str | None = None
+    """The engine's own image, which a DynamoGraphDeployment runs; the target's where not given."""
     secret: str = "hf-token-secret"
     """Secret with HF_TOKEN. It may be missing: the models are public."""
     storage_class: str | None = None
@@ -64,6 +66,13 @@ class Options:
                 "lower-case letters, digits, dashes and dots",
             ),
             (self.image, "--image", IMAGE, 512, "REGISTRY/NAME:TAG, or @sha256: and the digest"),
+            (
+                self.runtime_image,
+                "--runtime-image",
+                IMAGE,
+                512,
+                "REGISTRY/NAME:TAG, or @sha256: and the digest",
+            ),
             (self.storage, "--storage", QUANTITY, 20, "a number with a unit, such as 200Gi"),
             (self.url, "--url", URL, 512, "http://HOST:PORT"),
         ):

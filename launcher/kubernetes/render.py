@@ -18,8 +18,8 @@ from launcher.kubernetes.subject import Subject, Wanted
 class Kind:
     """One manifest of a target."""
 
-    file: str
-    """Its name below `configs/deploy/TARGET/`."""
+    file: str | None
+    """Its name below `configs/deploy/TARGET/`; None where others hold the same."""
     help: str
     make: Callable[[Subject], list[Document]]
     notes: Callable[[Subject], list[str]]
@@ -106,6 +106,11 @@ def _bench_notes(subject: Subject) -> list[str]:
     ]
 
 
+def _job_notes(subject: Subject) -> list[str]:
+    cache = [] if subject.plan.simulated else _cache_notes(subject)
+    return [*cache, "The benchmark waits for a frontend to be beside. " + _bench_notes(subject)[0]]
+
+
 def _monitor_notes(subject: Subject) -> list[str]:
     return ["For the Prometheus operator; matches the pod of deploy.yaml and deployment.yaml."]
 
@@ -129,6 +134,7 @@ KINDS: dict[str, Kind] = {
         "spread",
     ),
     "bench": Kind("bench.yaml", "the benchmark job", jobs.benchmark, _bench_notes, "spread"),
+    "job": Kind(None, "cache and bench in one", jobs.both, _job_notes, "spread"),
     "monitor": Kind(
         "monitor.yaml", "a PodMonitor for Prometheus", monitor.documents, _monitor_notes, "spread"
     ),
@@ -156,6 +162,8 @@ def render(wanted: Wanted, name: str) -> str:
 def render_all(wanted: Wanted) -> Iterator[tuple[str, str]]:
     """File name and text of each manifest that the target has."""
     for name, kind in KINDS.items():
+        if kind.file is None:
+            continue
         try:
             yield kind.file, render(wanted, name)
         except LauncherError as error:

@@ -28,7 +28,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
-CLUSTER = ["--namespace", "serving", "--name", "chat", "--image", "registry.example:5000/team/launcher:7"]
+IMAGE, RUNTIME = "registry.example:5000/team/launcher:7", "registry.example/runtime:1.3.1"
+CLUSTER = ["--namespace", "serving", "--name", "chat", "--image", IMAGE, "--runtime-image", RUNTIME]
 CLUSTER += ["--secret", "hub", "--storage-class", "fast-nfs", "--storage", "1Ti", "--claim", "weights"]
 
 
@@ -41,21 +42,19 @@ def test_every_choice_is_a_flag(kind: str, capsys: pytest.CaptureFixture[str]) -
         assert document["metadata"]["name"].startswith(("chat", "weights"))
         for _, _, spec in manifests.pod_specs(document):
             (container,) = spec["containers"]
-            assert container["image"] == "registry.example:5000/team/launcher:7"
+            assert container["image"] == (RUNTIME if kind == "dgd" else IMAGE)
             assert container["envFrom"][0]["secretRef"]["name"] == "hub"
             claims = [volume for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
             assert claims[0]["persistentVolumeClaim"]["claimName"] == "weights"
-    if kind == "cache":
+    if kind in ("cache", "job"):
         assert found[0]["spec"]["storageClassName"] == "fast-nfs"
         assert found[0]["spec"]["resources"]["requests"]["storage"] == "1Ti"
-    if kind == "bench":
-        assert found[0]["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "http://chat:8000"
+    if kind in ("bench", "job"):
+        assert found[-1]["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "http://chat:8000"
 
 
 def test_a_foreign_image_tag_comes_with_the_dynamo_release(capsys: pytest.CaptureFixture[str]) -> None:
-    found = rendered(
-        capsys, "--target", "h200-agg", "--kind", "dgd", "--image", "registry.example/vllm:latest"
-    )
+    found = rendered(capsys, "--target", "h200-agg", "--kind", "dgd", "--runtime-image", "me/vllm:latest")
     components = manifests.kind(found, "DynamoGraphDeployment")["spec"]["components"]
     assert [component["runtimeVersionOverride"] for component in components] == ["1.3.1", "1.3.1"]
     assert validators.graph_errors(manifests.kind(found, "DynamoGraphDeployment")) == []
@@ -105,6 +104,7 @@ REFUSALS: dict[str, tuple[list[str], list[str]]] = {
     "a name with a digit first": (["--target", "sim", "--name", "7b"], ["'7b'", "a letter first"]),
     "a name that leaves no room": (["--target", "sim", "--name", "a" * 41], ["--name", "40"]),
     "a namespace with a dot": (["--target", "sim", "--namespace", "a.b"], ["--namespace"]),
+    "a runtime image with a blank": (["--target", "h200-agg", "--runtime-image", "a b"], ["--runtime-image"]),
     "an image with a blank": (["--target", "sim", "--image", "a b"], ["--image", "TAG"]),
     "a storage size without unit": (
         ["--target", "h200-agg", "--kind", "cache", "--storage", "200"],
