@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from collections.abc import Container
 
 from . import procfs
@@ -36,3 +38,16 @@ def kill_strays(table: dict[int, Proc], leaders: Container[int]) -> list[Proc]:
     for proc in reversed(alive):
         procfs.send(proc, signal.SIGKILL)
     return alive
+
+
+async def sweep(timeout_s: float = 5.0) -> bool:
+    """End and reap every stray; False where one was left after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        table = procfs.scan()
+        reap_strays(table, ())
+        if not kill_strays(table, ()):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ from .hooks import Hooks, Shared
 from .logpump import LogPump
 from .narrate import narrate
 from .policy import RestartPolicy
-from .reaper import kill_strays, reap_strays
+from .reaper import reap_strays, sweep
 from .watch import Watch
 from .worker import Worker
 
@@ -89,7 +89,7 @@ class Supervisor:
             await asyncio.gather(*lives, return_exceptions=True)
             for helper in helpers:
                 helper.cancel()
-            await self._sweep()
+            await sweep()
             unwatch_children()
         for life in lives:
             if (error := life.exception()) is not None:
@@ -168,15 +168,6 @@ class Supervisor:
                 known = worker.segments
                 known |= await asyncio.to_thread(mapped, pids)
                 self._shared.custody.segments(known)
-
-    async def _sweep(self) -> None:
-        deadline = time.monotonic() + 5.0
-        while True:
-            table = procfs.scan()
-            reap_strays(table, ())
-            if not kill_strays(table, ()) or time.monotonic() > deadline:
-                return
-            await asyncio.sleep(0.01)
 
     def _code(self) -> Exit:
         if self.failure is not None:
