@@ -33,7 +33,9 @@ def engine_config(target: Target, role: Role, workers: Workers) -> dict[str, Any
     if role is not Role.AGGREGATED:
         config["tensor_parallel_size"] = workers.tensor_parallel
     if target.kv.dtype is not None:
-        config.setdefault("kv_cache_config", {})["dtype"] = target.kv.dtype
+        group = config.setdefault("kv_cache_config", {})
+        if isinstance(group, dict):  # anything else is a finding (trt-value)
+            group["dtype"] = target.kv.dtype
     if target.kv.transfer is not None and role is not Role.AGGREGATED:
         transceiver: dict[str, Any] = {"backend": target.kv.transfer.connector.upper()}
         if target.kv.transfer.max_tokens_in_buffer is not None:

@@ -60,7 +60,7 @@ CHECKS: tuple[Check, ...] = (
     Check(memory.shares, ("gpu-share",)),
     Check(memory.weights, ("gpu-weights",)),
     Check(parsers.harmony, ("parser-missing", "parser-other")),
-    Check(network.ports, ("port-clash", "port-range")),
+    Check(network.ports, ("port-clash",)),
     Check(network.admin_open, ("admin-open",)),
     *trtllm.CHECKS,
 )

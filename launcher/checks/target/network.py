@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.findings import Finding, Severity
-from launcher.plan.ports import BLOCK, CEILING
+from launcher.plan.ports import BLOCK
 from launcher.target.resolve import Resolved
 
 ANYWHERE = ("0.0.0.0", "::", "")
@@ -36,14 +36,6 @@ def ports(resolved: Resolved) -> Iterator[Finding]:
                 why="a worker could be given the same number",
                 fix=f"a port below {network.base_port}, or another --base-port",
             )
-    if network.base_port + BLOCK - 1 > CEILING:
-        yield Finding(
-            code="port-range",
-            what=f"network.base_port is {network.base_port}; {BLOCK} ports from there pass {CEILING}",
-            where=resolved.origin("network", "base_port"),
-            why="Dynamo reads its system port as a signed 16-bit number and exits above it",
-            fix=f"at most {CEILING + 1 - BLOCK}",
-        )
 
 
 def admin_open(resolved: Resolved) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from launcher.checks.target.places import within, worker_places
 from launcher.checks.target.trtllm import schema
 from launcher.checks.target.trtllm.view import FLAGS, View, views
 from launcher.findings import Finding, Severity, nearest
@@ -51,6 +52,8 @@ def _unknown_paths(config: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def values(resolved: Resolved) -> Iterator[Finding]:
     """Types, ranges and choices of the keys, as TensorRT-LLM checks them itself after minutes of imports."""
     seen: set[tuple[str, ...]] = set()
+    if resolved.target.engine.kind == "trtllm":
+        yield from _no_groups(resolved)
     for view in views(resolved):
         for path, key, value in _known(view.config):
             problem = schema.fault(key, value)
@@ -66,6 +69,20 @@ def values(resolved: Resolved) -> Iterator[Finding]:
             )
 
 
+def _no_groups(resolved: Resolved) -> Iterator[Finding]:
+    """A plain value where a group of keys belongs: merging the layers would lose it."""
+    for place in worker_places(resolved.target, "config"):
+        for name, value in within(resolved, place).items():
+            if name in schema.GROUPS and not isinstance(value, dict):
+                yield Finding(
+                    code="trt-value",
+                    what=f"{'.'.join(place)}.{name} is {value!r}: must be a group of keys",
+                    where=resolved.origin(*place, name),
+                    why="the engine refuses it and exits while it loads",
+                    fix="with keys such as " + ", ".join(list(schema.GROUPS[name])[:3]),
+                )
+
+
 def _known(config: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], schema.Key, Any]]:
     for name, value in config.items():
         if name in schema.GROUPS:
@@ -73,8 +90,6 @@ def _known(config: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], schema.Key
                 for key, item in value.items():
                     if key in schema.GROUPS[name]:
                         yield (name, key), schema.GROUPS[name][key], item
-            elif value is not None:
-                yield (name,), schema.Key("str", ("a group of keys",)), str(value)
         elif name in schema.TOP:
             yield (name,), schema.TOP[name], value
 
