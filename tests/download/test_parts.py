@@ -8,12 +8,11 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.download import cache, credentials, disk, lock, manifest, needs, progress, refusal
-from launcher.findings import LauncherError, Severity
+from launcher.findings import LauncherError
 from launcher.target.overrides import parse
 from launcher.target.resolve import Resolved, resolve
 from tests.download.standin import COMMIT, MODEL
@@ -249,19 +248,3 @@ def test_what_targets_need() -> None:
     assert [
         order.model for order in needs.orders(target("h200-agg", "model.path=/m", "speculative=null"))
     ] == []
-
-
-def test_findings_of_an_empty_machine(tmp_path: Path) -> None:
-    environ = {"HF_HOME": str(tmp_path), "HF_TOKEN": "your-token"}
-    online = list(needs.findings(target("h200-agg"), environ))
-    assert [(finding.code, finding.severity) for finding in online] == [
-        ("harmony-missing", Severity.ERROR),
-        ("model-missing", Severity.WARNING),
-        ("model-missing", Severity.WARNING),
-        ("token-malformed", Severity.ERROR),
-    ]
-    offline = list(needs.findings(target("h200-agg"), environ | {"HF_HUB_OFFLINE": "1"}))
-    assert [finding.severity for finding in offline] == [Severity.ERROR] * 3
-    assert all("launcher download --target h200-agg" in finding.fix for finding in offline)
-    sim: list[Any] = list(needs.findings(target("sim"), environ))
-    assert [finding.code for finding in sim] == ["harmony-missing"]

@@ -7,6 +7,7 @@ and without the project. What this cannot show: the real images' contents, GPUs,
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -296,3 +297,38 @@ def test_healthcheck(run: Run, status: int | None, code: int) -> None:
     if status is not None:
         server.server_close()
         assert "3 of 4 ready" in out
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_a_simulated_deployment_serves_and_drains(run: Run, vocabulary: Path) -> None:
+    """The launcher as PID 1, unprivileged on a read-only root, over the base image's own Dynamo 1.3.1."""
+    process = run(
+        *("serve", "--target", "sim", "--set", "workers.prefill.count=1", "--set", "workers.decode.count=1"),
+        binds={"/vocabulary/o200k_base.tiktoken": (vocabulary, False)},
+        TIKTOKEN_ENCODINGS_BASE="/vocabulary",
+        LAUNCHER_HTTP_PORT="18431",
+        LAUNCHER_ADMIN_PORT="18432",
+    )
+    end = time.monotonic() + 100
+    ready = 0
+    while ready != 200 and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.5)
+        ready = answer("/readyz")
+    one = pid_one(process)
+    os.kill(one, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert ready == 200, out[-3000:] + err[-3000:]
+    assert process.returncode == 0, out[-3000:] + err[-3000:]
+
+
+def answer(path: str) -> int:
+    """The status of the admin server, 0 where nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", 18432, timeout=2)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
