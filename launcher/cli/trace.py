@@ -169,7 +169,7 @@ def add_target_choice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def number(parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+def number(parser: argparse._ActionsContainer, flag: str, **options: Any) -> None:
     """An option that takes a whole number from 0 on."""
     parser.add_argument(flag, type=_whole, metavar="N", **options)
 

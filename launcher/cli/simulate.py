@@ -1,0 +1,200 @@
+"""Predict what a target would do on its GPUs, and what every other split of them would. Needs no GPU.
+
+Runs the target's traffic through Dynamo's own offline simulator, in simulated time: a case takes seconds. The figures
+are predictions, and the output says what they leave out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from launcher.cli import common
+from launcher.cli.trace import add_target_choice, number
+from launcher.findings import Exit, Finding, LauncherError
+from launcher.settings import python_for
+from launcher.simulate import engines, report
+from launcher.simulate.predict import Case, Prediction
+from launcher.simulate.study import FLOOR, ROUTERS, Study, best
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    add_target_choice(parser)
+    parser.add_argument(
+        "--python", metavar="PATH", default=argparse.SUPPRESS, help="the interpreter that has Dynamo"
+    )
+    group = parser.add_argument_group("what to simulate")
+    group.add_argument(
+        "--trace", metavar="FILE", help="a Mooncake trace (default: one made from the target's workload)"
+    )
+    number(group, "--requests", help="length of the made trace")
+    number(group, "--seed", help="of the made trace (default: the target's)")
+    group.add_argument(
+        "--concurrency", metavar="N,N", type=_numbers, help="default: the target's, half and twice that"
+    )
+    group.add_argument(
+        "--split", metavar="4P4D", action="append", help="only these splits, such as 4P4D or 'agg'"
+    )
+    group.add_argument(
+        "--router", choices=ROUTERS, action="append", help="only these ways of choosing a worker"
+    )
+    group.add_argument(
+        "--all", action="store_true", help="every split with every router at every concurrency"
+    )
+    group = parser.add_argument_group("how long things take")
+    group.add_argument(
+        "--timing", metavar="NAME", help="a timing table, or a planner profile (.npz) of your own GPU"
+    )
+    group.add_argument(
+        "--accept-length",
+        type=float,
+        default=engines.ACCEPT_LENGTH,
+        metavar="TOKENS",
+        help="tokens that a step of speculative decoding yields (default: %(default)s, the page's)",
+    )
+    group = parser.add_argument_group("what to show")
+    group.add_argument(
+        "--min-user",
+        type=float,
+        metavar="TOK_S",
+        help=f"tok/s that each user should get (default: {FLOOR:g} for traces)",
+    )
+    group.add_argument("--out", metavar="DIR", help="also write simulate.json and simulate.html here")
+    group.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate and show."""
+    study = _study(args)
+    floor = args.min_user if args.min_user is not None else FLOOR if study.workload.cache_hit else 0.0
+    predictions = _predict(args, study)
+    if args.out is not None:
+        folder = common.as_path(args.out)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "simulate.json").write_text(report.dumps(study, predictions, floor), encoding="utf-8")
+            (folder / "simulate.html").write_text(report.html(study, predictions, floor), encoding="utf-8")
+        except OSError as error:
+            raise LauncherError(
+                Finding(code="write", what=f"cannot write {error.filename}: {error.strerror}", where="--out")
+            ) from None
+        _tell(f"{folder}: simulate.json, simulate.html")
+    if args.json:
+        sys.stdout.write(report.dumps(study, predictions, floor))
+        return Exit.OK
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(report.table(study, predictions))
+    for line in report.verdict(study, predictions, floor):
+        console.print(line)
+    modelled, missing = report.basis(study)
+    console.print("\nmodelled:     " + "\n              ".join(modelled), soft_wrap=True)
+    console.print("not modelled: " + "\n              ".join(missing), soft_wrap=True)
+    return Exit.OK
+
+
+def _study(args: argparse.Namespace) -> Study:
+    loaded = common.load(args)
+    target = loaded.resolved.target
+    if target.workload is None:
+        raise LauncherError(
+            Finding(
+                code="workload-missing", what=f"target {target.name} has no workload", where="the target file"
+            )
+        )
+    table, profile = None, None
+    if args.timing is not None and args.timing.endswith(".npz"):
+        profile = common.as_path(args.timing)
+        if not profile.is_file():
+            raise LauncherError(
+                Finding(code="simulate-timing", what=f"{profile} is no file", where="--timing")
+            )
+    elif args.timing is not None:
+        table = engines.known_table(args.timing)
+    study = Study(
+        target=target,
+        workload=target.workload,
+        native=loaded.native,
+        python=python_for(loaded.settings),
+        table=table,
+        profile=profile,
+        accepted=args.accept_length,
+        requests=args.requests or None,
+        seed=args.seed if args.seed is not None else target.workload.seed,
+    )
+    if args.trace is not None:
+        from launcher.bench.limits import context_limit
+        from launcher.bench.trace import read
+
+        trace = read.read(Path(args.trace), limit=context_limit(target))
+        study.given, study.block = trace.rows, trace.block
+        for finding in trace.findings:
+            _tell(finding.line())
+    elif target.workload.trace_block:
+        study.block = target.workload.trace_block
+    return study
+
+
+def _predict(args: argparse.Namespace, study: Study) -> list[Prediction]:
+    """All splits at the target's concurrency; then, of the best and the target's own, what else one would ask."""
+    asked = [split for split in study.splits if args.split is None or _named(split.name, args.split)]
+    if not asked:
+        known = ", ".join(split.name for split in study.splits)
+        raise LauncherError(
+            Finding(
+                code="simulate-split",
+                what=f"{study.gpus} GPUs of this target have no split {', '.join(args.split)}",
+                where="--split",
+                fix=f"known: {known}",
+            )
+        )
+    usual = study.workload.concurrency
+    levels = args.concurrency or sorted({max(1, usual // 2), usual, usual * 2})
+    routers = args.router or list(ROUTERS)
+    first = usual if usual in levels else levels[0]
+    router = study.router if study.router in routers else routers[0]
+    if args.all:
+        return _run(
+            study, [Case(split, way, level) for level in levels for way in routers for split in asked]
+        )
+    found = _run(study, [Case(split, router, first) for split in asked])
+    top = best(found)
+    assert top is not None
+    chosen = [split for split in asked if split in (study.own, top.case.split)]
+    more = [Case(split, way, first) for split in chosen for way in routers if way != router]
+    more += [Case(split, router, level) for split in chosen for level in levels if level != first]
+    return found + _run(study, more)
+
+
+def _named(split: str, asked: Sequence[str]) -> bool:
+    return any(split.lower() == name.lower() or split.endswith(" " + name) for name in asked)
+
+
+def _run(study: Study, cases: list[Case]) -> list[Prediction]:
+    if not cases:
+        return []
+    found = []
+    for prediction in study.run(cases, _tell):
+        found.append(prediction)
+        _tell(
+            f"{prediction.case.name}: {prediction.tok_s_gpu:,.0f} tok/s/GPU ({prediction.requests} requests in "
+            f"{prediction.duration_s:.0f} simulated s, {prediction.cpu_s:.1f} CPU-s)"
+        )
+    return found
+
+
+def _numbers(text: str) -> list[int]:
+    numbers = [int(part) for part in text.split(",") if part.strip()]
+    if not numbers or min(numbers) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of whole numbers from 1 on, such as 64,128,256"
+        )
+    return sorted(set(numbers))
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
