@@ -41,7 +41,7 @@ def rows_besides(page: Page) -> int:
 def _parts(page: Page, most: int | None) -> Iterator[RenderableType]:
     yield _title(page)
     for reason in (page.get("reasons") or ())[:REASONS]:
-        yield Text(f"  waiting for: {reason}", style="yellow", no_wrap=True, overflow="ellipsis")
+        yield Text(f"  waiting for: {_clean(reason)}", style="yellow", no_wrap=True, overflow="ellipsis")
     yield _processes(page, most)
     if (line := _serving(page)) is not None:
         yield line
@@ -130,7 +130,7 @@ def _style(process: Page) -> str:
 def _progress(process: Page) -> Text:
     """How far the loading is: phases reached of those that the engine announces."""
     if process.get("detail"):
-        return Text(process["detail"], style="yellow")
+        return Text(_clean(process["detail"]), style="yellow")
     reached, planned = process.get("phases") or {}, process.get("planned_phases") or []
     if process["state"] == "ready":
         return Text(
@@ -173,7 +173,12 @@ def _faults(page: Page) -> list[str]:
     found = [(fault["time"], fault["text"]) for fault in page.get("faults") or ()]
     found += [(error["time"], f"{error['process']}: {error['line']}") for error in page.get("errors") or ()]
     newest = sorted(found)[-FAULTS:]
-    return [f"{time.strftime('%H:%M:%S', time.gmtime(at))}  {' '.join(text.split())}" for at, text in newest]
+    return [f"{time.strftime('%H:%M:%S', time.gmtime(at))}  {_clean(text)}" for at, text in newest]
+
+
+def _clean(text: str) -> str:
+    """One line without control characters: what a process says must not move our cursor."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _age(seconds: float | None) -> str:
