@@ -13,7 +13,6 @@ from typing import Any
 
 import aiohttp
 
-from launcher.discovery.cards import cards
 from launcher.discovery.file import TOUCH_S, FileDiscovery
 from launcher.findings import Finding, Severity
 from launcher.machine.sockets import listening
@@ -24,6 +23,7 @@ from launcher.plan.model import Plan, Process
 from launcher.prove import report
 from launcher.prove.claimed import Claimed
 from launcher.prove.ears import Ears
+from launcher.prove.evidence import Evidence
 from launcher.prove.frontend import Frontend
 from launcher.prove.prover import Prover
 from launcher.prove.readiness import Readiness
@@ -66,7 +66,7 @@ class Deployment:
         self.prover: Prover | None = None
         self.report: dict[str, Any] | None = None
         """Of the first time ready."""
-        self._ears = ears or Ears()
+        self.evidence = Evidence(ears, Path(plan.discovery_dir), self.discovery.owners)
         self.observer = Observer(
             Source(
                 plan=plan,
@@ -98,9 +98,7 @@ class Deployment:
             async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
                 frontend = Frontend(session, self.url, self.plan.model)
                 snapshot = self.supervisor.snapshot
-                claimed = Claimed(
-                    self.plan, frontend, snapshot, ears=self._ears, block_sizes=self._block_sizes
-                )
+                claimed = Claimed(self.plan, frontend, snapshot, self.evidence)
                 self.prover = Prover(claimed, snapshot, self._pump.log, fail=self.supervisor.fail)
                 self.readiness = Readiness(self.plan, frontend, self.prover, snapshot, self._pump.log)
                 helpers = [
@@ -172,7 +170,7 @@ class Deployment:
         if event.kind is Kind.DRAINING and event.process:
             self.discovery.leaving(event.process)
         if event.kind is Kind.STARTED:
-            self._ears.forget(event.process)
+            self.evidence.ears.forget(event.process)
             state = next(state for state in self.supervisor.snapshot() if state.name == event.process)
             self.discovery.joined(event.process, [state.ports["rpc"]] if "rpc" in state.ports else [])
         if self.readiness is not None:
@@ -215,28 +213,13 @@ class Deployment:
             self.url,
             self.supervisor.snapshot(),
             self.prover.to_json(),
-            self._kv_tokens(),
+            self.evidence.kv_tokens(),
             self._findings,
             self._ready_s() or 0.0,
         )
         simulated = " (simulated)" if self.plan.simulated else ""
         self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {self.plan.model} at {self.url}")
         self._pump.page(report.text(self.report))
-
-    def _block_sizes(self) -> dict[int, int]:
-        """What each registered worker told the router, by its id there."""
-        known = cards(Path(self.plan.discovery_dir))
-        return {number: card.block_size for number, card in known.items() if card.block_size is not None}
-
-    def _kv_tokens(self) -> dict[str, int]:
-        """Tokens of KV that each worker has room for: as its log says, else as it told the router."""
-        known, owners = cards(Path(self.plan.discovery_dir)), self.discovery.owners()
-        told = {
-            owners[number]: card.kv_tokens
-            for number, card in known.items()
-            if number in owners and card.kv_tokens is not None
-        }
-        return told | self._ears.kv_tokens
 
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:
         if not helper.cancelled() and (error := helper.exception()) is not None:

@@ -41,6 +41,8 @@ class Settings(BaseSettings):
     admin_host: Word | None = None
     admin_port: PortNumber | None = None
     base_port: Annotated[int, Field(ge=1024, le=32000)] | None = None
+    require_fast_lane: bool = False
+    """KV that moves from prefill to decode by TCP is an error."""
     log_format: Literal["auto", "text", "json"] = "auto"
     view: Literal["auto", "live", "plain"] = "auto"
     log_dir: Path | None = None
@@ -70,6 +72,9 @@ class Settings(BaseSettings):
                 changes.append(Override(path, value, given.get(field, "default")))
         if self.engine != "auto":
             changes.append(Override(("engine", "kind"), self.engine, given.get("engine", "default")))
+        if self.require_fast_lane:
+            where = given.get("require_fast_lane", "default")
+            changes.append(Override(("proofs", "fast_lane"), "require", where))
         # Last: the most exact of all, so it wins over a variable that says the same more generally.
         changes += [overrides.parse(text, given.get("set", "--set")) for text in self.set]
         return changes

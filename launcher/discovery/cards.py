@@ -20,6 +20,8 @@ class Card:
     """Tokens of one KV block."""
     kv_blocks: int | None
     """KV blocks that it has room for."""
+    publishes: bool | None
+    """Whether it says that it publishes KV events; from Dynamo 1.4 on."""
 
     @property
     def kv_tokens(self) -> int | None:
@@ -50,11 +52,13 @@ def cards(root: Path) -> dict[int, Card]:
 
 def _card(card: Any) -> Card:
     if not isinstance(card, dict):
-        return Card(None, None)
+        return Card(None, None, None)
     config = card.get("runtime_config")
-    blocks = config.get("total_kv_blocks") if isinstance(config, dict) else None
+    config = config if isinstance(config, dict) else {}
+    blocks, publishes = config.get("total_kv_blocks"), config.get("kv_event_publishing_enabled")
     size = card.get("kv_cache_block_size")
     return Card(
         size if isinstance(size, int) and size > 0 else None,
         blocks if isinstance(blocks, int) and blocks > 0 else None,
+        publishes if isinstance(publishes, bool) else None,
     )

@@ -161,6 +161,8 @@ class Vllm:
                 "VLLM_NIXL_SIDE_CHANNEL_PORT": str(slot.ports["nixl"]),
                 # vLLM sets it only if NIXL is not imported yet, and Dynamo imports NIXL first.
                 "UCX_RCACHE_MAX_UNRELEASED": "1024",
+                # UCX writes into the log by which lane it moves KV: the transfer proof reads it there.
+                "UCX_PROTO_INFO": "y",
                 # UCX would listen on every interface's address.
                 "UCX_NET_DEVICES": context.loopback,
             }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from launcher.plan.model import WORKER_ROLES, Plan, Role
 from launcher.prove import chat, kv_routing, transfer
-from launcher.prove.ears import Ears
+from launcher.prove.evidence import Evidence
 from launcher.prove.frontend import Frontend
 from launcher.prove.kv_routing import KvRouting
 from launcher.prove.proof import Proof, failed, skipped
@@ -25,16 +25,12 @@ class Claimed:
         plan: Plan,
         frontend: Frontend,
         snapshot: Callable[[], Sequence[ProcessState]],
-        *,
-        ears: Ears | None = None,
-        block_sizes: Callable[[], Mapping[int, int]] = dict,
+        evidence: Evidence | None = None,
     ) -> None:
-        """`block_sizes`: id of a worker to the block size that it registered with."""
         self._plan = plan
         self._frontend = frontend
         self._snapshot = snapshot
-        self._ears = ears or Ears()
-        self._block_sizes = block_sizes
+        self._evidence = evidence or Evidence()
 
     def policy(self, *names: str) -> str:
         """What a failure of these proofs means: the strictest of `require`, `warn` and `off`."""
@@ -75,7 +71,7 @@ class Claimed:
             {member.number: member.name for member in members if member.name in claims.publishers},
             disaggregated=self._disaggregated,
             block_size=claims.block_size or None,
-            registered=self._block_sizes(),
+            registered=self._evidence.cards(),
             longest=claims.longest,
         )
         return (await test.run(),)
@@ -94,7 +90,7 @@ class Claimed:
             self._frontend,
             [member for member in members if roles[member.name] is Role.PREFILL],
             [member for member in members if roles[member.name] is Role.DECODE],
-            self._ears.lanes,
+            self._evidence.ears.lanes,
             simulated=self._plan.simulated,
             longest=self._plan.claims.longest,
         )

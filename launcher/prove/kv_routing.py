@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.discovery.cards import Card
 from launcher.prove.frontend import Answer, Frontend
 from launcher.prove.proof import Proof, failed, passed, skipped
 
@@ -84,13 +85,13 @@ class KvRouting:
         *,
         disaggregated: bool,
         block_size: int | None = None,
-        registered: Mapping[int, int] | None = None,
+        registered: Mapping[int, Card] | None = None,
         longest: int = 131072,
     ) -> None:
         """`workers`: id to name of those that should publish. `block_size`: as planned, in tokens.
 
-        `registered`: id to the block size that the worker registered with, where known. `longest`: tokens of the
-        longest prompt that the deployment takes.
+        `registered`: id to what the worker told the router when it registered, where that is known. `longest`: tokens
+        of the longest prompt that the deployment takes.
         """
         self._frontend = frontend
         self._workers = workers
@@ -105,21 +106,9 @@ class KvRouting:
         if before is None:
             return failed(NAME, "the frontend has no /metrics")
         in_force = before.total("dynamo_frontend_model_kv_cache_block_size")
-        for number, size in sorted(self._registered.items()):
-            if number in self._workers and self._block_size not in (None, size):
-                return failed(
-                    NAME,
-                    f"{self._workers[number]} has KV blocks of {size} tokens, the plan says {self._block_size}",
-                    "one kv.block_size for frontend and workers",
-                    final=True,
-                )
-        if self._block_size is not None and in_force not in (None, self._block_size):
-            return failed(
-                NAME,
-                f"the frontend routes in blocks of {in_force:g} tokens, the plan says {self._block_size}",
-                "one kv.block_size for frontend and workers",
-                final=True,
-            )
+        differs = self._block_sizes(in_force)
+        if differs:
+            return failed(NAME, differs, "one kv.block_size for frontend and workers", final=True)
         block = self._block_size or int(in_force or 64)
         if BLOCKS * block > self._longest // 2:
             return skipped(NAME, f"{BLOCKS} blocks of {block} tokens do not fit a prompt of {self._longest}")
@@ -133,6 +122,19 @@ class KvRouting:
             seen[name] = await self._follow(number, prompts[number], first)
         after = await self._frontend.metrics()
         return self._verdict(seen, _stored(before), _stored(after), _mismatched(after), in_force)
+
+    def _block_sizes(self, in_force: float | None) -> str:
+        """Who has KV blocks of another size than planned: the router drops such a worker, or takes over its size."""
+        planned = self._block_size
+        if planned is None:
+            return ""
+        for number, card in self._registered.items():
+            if number in self._workers and card.block_size not in (None, planned):
+                name = self._workers[number]
+                return f"{name} has KV blocks of {card.block_size} tokens, the plan says {planned}"
+        if in_force not in (None, planned):
+            return f"the frontend routes in blocks of {in_force:g} tokens, the plan says {planned}"
+        return ""
 
     async def _follow(self, number: int, prompt: str, first: Routed) -> Seen:
         """After a first prompt that was sent to a worker by its id: where do its repeat and its sibling go?"""
@@ -166,7 +168,10 @@ class KvRouting:
         known = await self._ask(prompt, {self._pin: number})
         if (known.hit or 0.0) >= HIT:
             return f"has the prefix and the router knows it, yet its repeat went to {self._name(repeat)}"
-        return "publishes no KV events that the router hears"
+        card = self._registered.get(number)
+        if card is not None and card.publishes is False:
+            return "was started without publishing KV events"
+        return "publishes no KV events that reach the router"
 
     def _name(self, routed: Routed) -> str:
         return self._workers.get(

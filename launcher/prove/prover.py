@@ -155,7 +155,8 @@ class Prover:
         before = self.results.get(proof.name)
         self.results[proof.name] = proof
         if self._gates(proof):
-            if before is None or before.text != proof.text:
+            # One that ends the run is told as its reason.
+            if not proof.final and (before is None or before.text != proof.text):
                 self._log(proof.reason(), "error")
         elif not proof.ok:
             if last:

@@ -94,7 +94,8 @@ def text(report: Mapping[str, Any]) -> str:
     ]
     for proof in report["proofs"]:
         mark = MARKS[Outcome(proof["outcome"])]
-        lines += _wrapped(f"   {mark} {proof['name']:<13} ", proof["text"])
+        taken = f" ({proof['seconds']:.1f} s)" if mark != MARKS[Outcome.SKIPPED] else ""
+        lines += _wrapped(f"   {mark} {proof['name']:<13} ", proof["text"] + taken)
     if report["warnings"]:
         lines += ["", " warnings"]
         for warning in report["warnings"]:
