@@ -154,6 +154,8 @@ def _passed(settings: Settings) -> list[str]:
     ):
         if value is not None:
             words += [flag, str(value)]
+    if settings.require_fast_lane:
+        words.append("--require-fast-lane")
     for text in settings.set:
         if not _of_pod(text):
             words += ["--set", text]
