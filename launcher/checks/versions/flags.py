@@ -69,7 +69,7 @@ def _finding(
 ) -> Finding:
     severity = Severity.ERROR if exact else Severity.WARNING
     unsure = "" if exact else "; this release is not on record, so judged by the closest"
-    where = _where(resolved, process, problem.flag)
+    where = _where(resolved, process, problem.flag, problem.keys)
     if problem.unknown and others:
         return Finding(
             code="flag-version",
@@ -99,7 +99,7 @@ def _finding(
     )
 
 
-def _where(resolved: Resolved, process: Process, flag: str) -> str:
+def _where(resolved: Resolved, process: Process, flag: str, keys: tuple[str, ...] = ()) -> str:
     """Where the target says so; empty for a flag that the launcher made."""
     places: list[Place] = [
         ("workers", process.role.value, "args"),
@@ -112,16 +112,27 @@ def _where(resolved: Resolved, process: Process, flag: str) -> str:
     for place in places:
         for spelling in within(resolved, place):
             if flag_name(spelling) == name:
-                return resolved.origin(*place, spelling)
+                return _deepest(resolved, (*place, spelling), keys)
+    if name == "speculative-config":
+        fields = {"method": ("method",), "num_speculative_tokens": ("num_tokens",)}
+        return _deepest(resolved, ("speculative",), fields.get(keys[0], ("extra", *keys)) if keys else ())
     typed = {
         "kv-cache-dtype": ("kv", "dtype"),
-        "speculative-config": ("speculative",),
         "kv-transfer-config": ("kv", "offload") if resolved.target.kv.offload else ("kv", "transfer"),
         "dyn-reasoning-parser": ("parsers", "reasoning"),
         "dyn-tool-call-parser": ("parsers", "tool_call"),
         "block-size": ("kv", "block_size"),
     }.get(name)
     return resolved.origin(*typed) if typed else ""
+
+
+def _deepest(resolved: Resolved, place: Place, keys: tuple[str, ...]) -> str:
+    """Where the innermost of the keys was set that the document has."""
+    for length in range(len(keys), 0, -1):
+        where = resolved.origin(*place, *keys[:length])
+        if where != "default":
+            return where
+    return resolved.origin(*place)
 
 
 def deprecated(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding]:

@@ -35,6 +35,8 @@ class Problem(NamedTuple):
     """The nearest right word."""
     unknown: bool = False
     """The release has no such flag."""
+    keys: tuple[str, ...] = ()
+    """The key inside of a JSON value that it is about."""
 
     def __str__(self) -> str:
         return self.what + (f"; did you mean {self.near}?" if self.near else "")
@@ -170,7 +172,14 @@ def _choice(flag: str, where: str, entry: Entry, value: str) -> list[Problem]:
             continue
         folded = [word.lower() for word in words] if entry.get("any_case") else words
         if (value.lower() if entry.get("any_case") else value) not in folded:
-            return [Problem(flag, f"{where}: {value!r} is not one of its values", nearest(value, words))]
+            return [
+                Problem(
+                    flag,
+                    f"{where}: {value!r} is not one of its values",
+                    nearest(value, words),
+                    keys=_keys(where),
+                )
+            ]
     return []
 
 
@@ -185,7 +194,10 @@ def _bounds(flag: str, where: str, entry: Entry, number: float | None) -> list[P
     }
     signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
     wrong = [name for name, is_broken in broken.items() if is_broken and name in entry]
-    return [Problem(flag, f"{where} must be {signs[name]} {entry[name]}, got {number}") for name in wrong]
+    return [
+        Problem(flag, f"{where} must be {signs[name]} {entry[name]}, got {number}", keys=_keys(where))
+        for name in wrong
+    ]
 
 
 def _config(flag: str, where: str, entry: Entry, value: Any, args: EngineArgs) -> list[Problem]:
@@ -201,7 +213,8 @@ def _config(flag: str, where: str, entry: Entry, value: Any, args: EngineArgs) -
         found.append(Problem(flag, f"{where}: kv_connector without kv_role"))
     for key, item in value.items():
         if key not in keys:
-            found.append(Problem(flag, f"{where}: unknown key {key!r}", nearest(key, keys)))
+            path = (*_keys(where), key)
+            found.append(Problem(flag, f"{where}: unknown key {key!r}", nearest(key, keys), keys=path))
         elif key == "kv_connector" and "kv_connector_module_path" in value:
             continue  # a connector from elsewhere may have any name
         else:
@@ -220,9 +233,15 @@ def _item(flag: str, where: str, entry: Entry, value: Any, args: EngineArgs) -> 
     # An enum may be given by name or by number; bool is a subclass of int, but true is no number of tokens.
     right_type = isinstance(value, JSON_TYPES.get(entry["type"], (object,)))
     if not entry.get("any_case") and (not right_type or isinstance(value, bool) != (entry["type"] == "bool")):
-        return [Problem(flag, f"{where} must be {entry['type']}, got {json.dumps(value)}")]
+        text = f"{where} must be {entry['type']}, got {json.dumps(value)}"
+        return [Problem(flag, text, keys=_keys(where))]
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     return [*_choice(flag, where, entry, str(value)), *_bounds(flag, where, entry, number)]
+
+
+def _keys(where: str) -> tuple[str, ...]:
+    """The keys in `--flag key inner`."""
+    return tuple(where.split()[1:])
 
 
 def _dotted(flag: str, path: str, entry: Entry, values: list[str], args: EngineArgs) -> list[Problem]:
