@@ -25,6 +25,18 @@ SCRUB = (
 LOOPBACK = "127.0.0.1"
 PASSED_ON = ("DYN_LOG",)
 """A person's choice in the launcher's own environment that every child gets all the same."""
+QUIET = {
+    # Ten lines a request would bury what matters. The frontend's "request received" and "request completed" stay: they
+    # name the model, the status and the tokens.
+    "dynamo_llm::http::service::service_v2": "warn",
+    "dynamo_kv_router::scheduling::selector": "warn",
+    "dynamo_runtime::pipeline::network::ingress::push_handler": "warn",
+}
+QUIET_BEFORE_1_4 = {
+    # Topics have no scope there: the decode side hears the prefill workers' events, looks for their owners in vain and
+    # says so for ever. Nothing is applied twice (1,463 requests: 1,463 events).
+    "dynamo_llm::kv_router::indexer::recovery::worker_query": "error",
+}
 
 
 def shared(context: Context, slot: Slot) -> dict[str, str]:
@@ -45,6 +57,7 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
     }
     if context.json_logs:
         env["DYN_LOGGING_JSONL"] = "1"
+    env["DYN_LOG"] = log_filter(context)
     env |= {name: context.inherited[name] for name in PASSED_ON if name in context.inherited}
     if "system" in slot.ports:
         env["DYN_SYSTEM_PORT"] = str(slot.ports["system"])
@@ -58,3 +71,11 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
 def endpoint_health() -> dict[str, str]:
     """The system port's `/health` turns 200 when the `generate` endpoint serves, not before and not never."""
     return {"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]'}
+
+
+def log_filter(context: Context) -> str:
+    """Value of `DYN_LOG` where nobody chose one: a level, then modules that say too much at it."""
+    quiet = dict(QUIET)
+    if context.dynamo < (1, 4) and context.target.workers.disaggregated:
+        quiet |= QUIET_BEFORE_1_4
+    return ",".join(["info", *(f"{module}={level}" for module, level in quiet.items())])

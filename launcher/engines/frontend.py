@@ -9,15 +9,6 @@ from launcher.plan.model import Http, Process, Role, Stop
 # Workers send their answers back to it. The frontend's request port (1.3.1, 1.4.2) stays of the kernel's choice, on
 # loopback: a frontend that is given DYN_TCP_RPC_PORT never lists a model there.
 PORT_NEEDS = (PortNeed("stream"),)
-QUIET = {
-    # Each request, our probes too, gives one line "http response sent status=200" without a path.
-    "dynamo_llm::http::service::service_v2": "warn",
-}
-QUIET_BEFORE_1_4 = {
-    # Topics have no scope there: the decode side hears the prefill workers' events, looks for their owners in vain and
-    # says so for ever. Nothing is applied twice (1,463 requests: 1,463 events).
-    "dynamo_llm::kv_router::indexer::recovery::worker_query": "error",
-}
 
 
 def build(context: Context, slot: Slot) -> Process:
@@ -34,8 +25,6 @@ def build(context: Context, slot: Slot) -> Process:
     env = environment.shared(context, slot)
     # After this the listener closes and a 503 becomes a refused connection; streams go on either way.
     env["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"] = str(max(1, int(context.frontend_drain_s)))
-    # A person's own filter wins.
-    env.setdefault("DYN_LOG", _log_filter(context))
     env |= model.model_env(context)
     env |= flags.to_env(target.frontend.env)
     host = "127.0.0.1" if context.http_host in ("0.0.0.0", "::") else context.http_host
@@ -50,10 +39,3 @@ def build(context: Context, slot: Slot) -> Process:
         stop_stage=0,
         incarnation=slot.incarnation,
     )
-
-
-def _log_filter(context: Context) -> str:
-    quiet = dict(QUIET)
-    if context.dynamo < (1, 4) and context.target.workers.disaggregated:
-        quiet |= QUIET_BEFORE_1_4
-    return ",".join(["info", *(f"{module}={level}" for module, level in quiet.items())])
