@@ -101,7 +101,7 @@ def test_a_killed_worker_leaves_an_incident_and_counts(served: Run) -> None:
     os.kill(served.process_state("decode-0")["pid"], signal.SIGKILL)
     degraded = until(lambda: (page := served.status())["degraded"] and page)
     assert degraded["capacity"]["decode"] == {"planned": 2, "ready": 1, "min_ready": 2}
-    assert main(["status", "--url", f"http://127.0.0.1:{served.admin_port}"]) == 3
+    until(lambda: main(["status", "--url", f"http://127.0.0.1:{served.admin_port}"]) == 3, 10.0)
     assert metrics(served)
     until(lambda: served.admin("/readyz")[0] == 200)
     text = until(
@@ -123,6 +123,7 @@ def test_a_killed_worker_leaves_an_incident_and_counts(served: Run) -> None:
 
 
 def test_status_is_complete_and_tells_no_secret(served: Run) -> None:
+    until(lambda: served.admin("/readyz")[0] == 200)
     page = served.status()
     assert page["ready"] is True
     assert page["reasons"] == []
@@ -148,12 +149,32 @@ def test_pages_are_cheap(served: Run) -> None:
 
 
 def test_incidents_outlive_the_run_and_a_failed_run_leaves_one(state: Path) -> None:
-    with Run("sim", "--set", "simulation.args.no-such-flag=1", state=state) as run:
-        assert run.wait(90) == 4
+    with Run("sim", "--restart-budget", "0", state=state) as run:
+        run.ready()
+        os.kill(run.process_state("prefill-0")["pid"], signal.SIGSEGV)
+        assert run.wait(60) == 4
     assert [path.name for path in state.iterdir()] == ["incidents"]
-    texts = [path.read_text() for path in (state / "incidents").glob("*.txt")]
-    assert any("not restarted; the run ends with exit code 4" in text for text in texts)
-    assert any("no-such-flag" in text for text in texts)
+    (path,) = (state / "incidents").glob("*.json")
+    incident = json.loads(path.read_text())
+    assert incident["what"].startswith("prefill-0 was killed by SIGSEGV")
+    assert incident["outcome"] == "not restarted; the run ends with exit code 4"
+
+
+def test_a_run_that_is_not_ready_in_time_leaves_an_incident(state: Path, tmp_path: Path) -> None:
+    options = [
+        "--set",
+        "simulation.args.startup-time=60",
+        "--set",
+        "deadlines.start_s=6",
+        "--log-dir",
+        str(tmp_path),
+    ]
+    with Run("sim", *options, state=state) as run:
+        assert run.wait(60) == 4
+    texts = [path.read_text() for path in (tmp_path / "incidents").glob("*.txt")]
+    assert any("not ready 6 s after the start" in text or "not ready after 6 s" in text for text in texts), (
+        texts
+    )
 
 
 # -- the live view, in a real terminal emulator
@@ -207,9 +228,11 @@ def test_the_live_view_in_a_terminal(state: Path) -> None:
         mine = [
             each
             for each in psutil.process_iter(["cmdline"])
-            if str(state) in " ".join(each.info["cmdline"] or ())
+            if (each.info["cmdline"] or [])[1:3] == ["-m", "launcher"] and str(state) in each.info["cmdline"]
         ]
-        launcher = min(mine, key=lambda each: each.create_time())
+        launcher = min(
+            mine, key=lambda each: each.create_time()
+        )  # the init; the launcher proper is its child
         launcher.send_signal(signal.SIGINT)
         text = until(lambda: (seen := tmux.seen()) and "ended-with" in seen and seen, 60.0)
         assert "ended-with 0" in text
