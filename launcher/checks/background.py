@@ -15,21 +15,21 @@ OTHERS = {
     "otherwise be without effect in silence. Those that Kubernetes makes for a Service named launcher are left alone.",
     "setting-value": "A setting, given as a flag or a LAUNCHER_ variable, has a value that it cannot take.",
     "set-syntax": "--set takes PATH=VALUE: a path into the target, and a value in YAML's notation.",
-    "set-path": "--set names a place below a plain value.",
+    "set-path": "--set names a place below a plain value: that value would have to be a group of keys for it to exist.",
     "target-missing": "No target was named. A target says what to serve and on what; launcher targets lists them.",
-    "target-unknown": "There is no target of that name, and no file at that path.",
+    "target-unknown": "There is no target of that name, and no file at that path. launcher targets lists all.",
     "target-file": "The target file cannot be used. Targets are stricter than YAML: no duplicate keys, no aliases, no "
     "tags, no infinite or huge numbers, at most 256 KiB, a regular file in UTF-8.",
     "target-unknown-key": "A key of the target is not known. It would otherwise be without effect in silence.",
-    "target-missing-key": "The target lacks a key that it must have.",
+    "target-missing-key": "The target lacks a key that it must have; nothing sensible can be assumed in its place.",
     "target-value": "A value of the target has the wrong type or lies outside of what it can be.",
-    "machine-unknown": "--machine names a GPU product that the launcher does not know.",
+    "machine-unknown": "--machine names a GPU product that the launcher does not know, so it cannot plan for it.",
     "machine-not-here": "--machine imagines a machine to plan for; nothing can be started there.",
     "ports-exhausted": "There is no free block of 500 internal ports between the base port and the kernel's ephemeral "
     "range (at most 32767, because Dynamo reads its system port as a signed 16-bit number).",
     "state-dir-long": "The run's folder holds unix sockets, whose paths Linux limits to 107 bytes.",
     "ignore-unknown": "--ignore names a code that no check has: the error that was meant would still stop the start.",
-    "ignore-refused": "--ignore names an error with which nothing could be planned.",
+    "ignore-refused": "--ignore names an error with which nothing could be planned or started; it has to be corrected.",
     "view-plain": "A live view was asked for, and standard output is no terminal that can show one.",
 }
 """Codes that no check has: the command line's own, and the target file's."""

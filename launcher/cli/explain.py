@@ -76,6 +76,10 @@ def _listing() -> Iterator[str]:
     for group in registry.GROUPS:
         yield f"{group.name}:"
         codes = [code for check in group.checks for code in check.codes]
-        yield from textwrap.wrap("  ".join(codes), 100, initial_indent="  ", subsequent_indent="  ")
+        yield from textwrap.wrap(
+            "  ".join(codes), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
     yield "other:"
-    yield from textwrap.wrap("  ".join(background.OTHERS), 100, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(
+        "  ".join(background.OTHERS), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )

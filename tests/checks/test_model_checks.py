@@ -18,7 +18,7 @@ from tests.checks.subjects import codes, machine_for, plan_of, resolved
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 COMMIT = "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"
 DRAFT = "0123456789abcdef0123456789abcdef01234567"
-VOCABULARY = Path("/work/shared/harmony/o200k_base.tiktoken")
+VOCABULARY = Path(__file__).resolve().parents[3] / "shared" / "harmony" / "o200k_base.tiktoken"
 
 
 def weights(path: Path) -> None:

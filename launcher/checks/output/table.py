@@ -34,7 +34,7 @@ def render(report: Report, head: str, seconds: float) -> str:
         lines.append("")
     for why in dict.fromkeys(report.skipped.values()):
         groups = ", ".join(group for group, other in report.skipped.items() if other == why)
-        lines.append(f"not looked at: {groups} ({why})")
+        lines += _wrap(f"not looked at: {groups} ({why})", width)
     lines.append(_summary(report, seconds))
     if findings:
         lines.append(

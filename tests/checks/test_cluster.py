@@ -1,0 +1,212 @@
+"""etcd and Kubernetes discovery, asked over real sockets; each refusal in the words that it really comes with."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from launcher.checks import cluster, reach
+from launcher.checks.base import run_checks
+from launcher.findings import Finding, Severity
+from tests.checks.subjects import codes, machine_for, plan_of, resolved
+
+BACKEND = ("engine.env.DYN_DISCOVERY_BACKEND=", "frontend.env.DYN_DISCOVERY_BACKEND=")
+
+
+@contextlib.contextmanager
+def serving(answers: Mapping[str, tuple[int, object]]) -> Iterator[int]:
+    """An HTTP server on loopback; path prefix to status and JSON body. Gives its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = next(
+                (answer for path, answer in answers.items() if self.path.startswith(path)), (404, {})
+            )
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def closed() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port where connections are taken and nothing is ever answered."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(8)
+        yield sock.getsockname()[1]
+
+
+def said(backend: str, environ: dict[str, str], *sets: str) -> list[Finding]:
+    subject = resolved("sim", *(name + backend for name in BACKEND), *sets)
+    machine = machine_for("sim")
+    plan, _ = plan_of(subject, machine)
+    found = list(run_checks(cluster.CHECKS, subject, plan, machine, environ))
+    codes(found)
+    return found
+
+
+def test_file_discovery_asks_nobody() -> None:
+    assert not said("file", {"ETCD_ENDPOINTS": "http://127.0.0.1:1"})
+
+
+def test_etcd_that_is_well() -> None:
+    with serving({"/health": (200, {"health": "true", "reason": ""})}) as port:
+        assert not said("etcd", {"ETCD_ENDPOINTS": f"http://127.0.0.1:{port}"})
+
+
+def test_etcd_that_is_not_there(closed: int) -> None:
+    (finding,) = said("etcd", {"ETCD_ENDPOINTS": f"http://127.0.0.1:{closed}"})
+    assert finding.code == "etcd-unreachable"
+    assert finding.severity is Severity.ERROR
+    assert "connection refused" in finding.what
+
+
+def test_etcd_that_is_ill_or_no_etcd() -> None:
+    with serving({"/health": (503, {"health": "false", "reason": "NO_LEADER"})}) as port:
+        (finding,) = said("etcd", {"ETCD_ENDPOINTS": f"http://127.0.0.1:{port}"})
+        assert "answers 503" in finding.what
+        assert "NO_LEADER" in finding.what
+    with serving({"/": (200, ["hello"])}) as port:
+        (finding,) = said("etcd", {"ETCD_ENDPOINTS": f"http://127.0.0.1:{port}"})
+        assert "answers 200" in finding.what
+
+
+def test_one_healthy_etcd_is_enough(closed: int) -> None:
+    with serving({"/health": (200, {"health": "true"})}) as port:
+        endpoints = f"http://127.0.0.1:{closed},http://127.0.0.1:{port}"
+        (finding,) = said("etcd", {"ETCD_ENDPOINTS": endpoints})
+    assert finding.severity is Severity.WARNING
+
+
+def test_silence_ends_after_a_second(silent: int) -> None:
+    began = time.monotonic()
+    endpoints = ",".join([f"http://127.0.0.1:{silent}"] * 3)
+    found = said("etcd", {"ETCD_ENDPOINTS": endpoints})
+    assert len(found) == 3
+    assert all("no answer within 1 s" in finding.what for finding in found)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("127.0.0.1:2379", "no address"),
+        ("http://[::1", "no address"),
+        ("http://127.0.0.1:99999", "no address"),
+        ("http://no-such-host.invalid:2379", "cannot be resolved"),
+        ("", "is empty"),
+    ],
+)
+def test_endpoints_that_are_no_addresses(endpoint: str, words: str) -> None:
+    found = said("etcd", {"ETCD_ENDPOINTS": endpoint})
+    assert any(words in finding.what or "no answer within" in finding.what for finding in found), found
+
+
+def test_the_targets_endpoints_count(closed: int) -> None:
+    (finding,) = said("etcd", {}, f"frontend.env.ETCD_ENDPOINTS=http://127.0.0.1:{closed}")
+    assert str(closed) in finding.what
+
+
+# Kubernetes -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "namespace").write_text("serving")
+    return tmp_path
+
+
+def asked(environ: dict[str, str], account: Path) -> list[Finding]:
+    subject = resolved("sim", *(name + "kubernetes" for name in BACKEND))
+    machine = machine_for("sim")
+    plan, _ = plan_of(subject, machine)
+    return list(cluster.kubernetes(subject, plan, machine, environ, account, "http"))
+
+
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/serving/endpointslices"
+METADATA = "/apis/nvidia.com/v1alpha1/namespaces/serving/dynamoworkermetadatas"
+FORBIDDEN = {
+    "message": 'endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:serving:default"'
+}
+
+
+def test_outside_of_a_cluster() -> None:
+    (finding,) = said("kubernetes", {})
+    assert finding.code == "kubernetes-absent"
+
+
+def test_without_a_service_account(tmp_path: Path) -> None:
+    (finding,) = asked({"KUBERNETES_SERVICE_HOST": "127.0.0.1"}, tmp_path)
+    assert finding.code == "kubernetes-account"
+    assert "no such file" in finding.what
+
+
+def environ(port: int) -> dict[str, str]:
+    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
+
+
+def test_all_rights(account: Path) -> None:
+    with serving({SLICES: (200, {"items": []}), METADATA: (200, {"items": []})}) as port:
+        assert not asked(environ(port), account)
+
+
+def test_no_rights_and_no_definition(account: Path) -> None:
+    with serving({SLICES: (403, FORBIDDEN), METADATA: (404, {})}) as port:
+        forbidden, undefined = asked(environ(port), account)
+    assert forbidden.code == "kubernetes-forbidden"
+    assert "system:serviceaccount:serving:default" in forbidden.what
+    assert undefined.code == "kubernetes-crd"
+
+
+def test_an_api_server_that_is_not_there_or_ill(account: Path, closed: int) -> None:
+    (finding,) = asked(environ(closed), account)
+    assert finding.code == "kubernetes-unreachable"
+    assert "connection refused" in finding.what
+    with serving({"/": (500, {"message": "etcd is down"})}) as port:
+        found = asked(environ(port), account)
+    assert {finding.code for finding in found} == {"kubernetes-unreachable"}
+    assert "etcd is down" in found[0].what
+
+
+def test_every_code_is_seen_here() -> None:
+    text = Path(__file__).read_text()
+    assert all(f'"{code}"' in text for check in cluster.CHECKS for code in check.codes)
+
+
+def test_reaching_a_server_or_a_proxy(closed: int) -> None:
+    assert reach.tcp_error("127.0.0.1", closed, {}) == "connection refused"
+    assert reach.tcp_error("127.0.0.1", closed, {"HTTPS_PROXY": "http://proxy:3128"}) is None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert reach.tcp_error("127.0.0.1", server.getsockname()[1], {}) is None
