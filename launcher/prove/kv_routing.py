@@ -30,6 +30,8 @@ SIBLING_HIT = 0.5
 REQUEST_S = 60.0
 SETTLE_S = (0.2, 0.4, 0.8, 1.6)
 """Waits before a repeat and before trying it again: events travel beside the answer."""
+WHO = "{who}"
+"""Stands in a fault for the workers that share it."""
 # Common words, each one token in the o200k vocabulary: at least as many tokens as words, in any vocabulary.
 WORDS = (
     *("time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school"),
@@ -139,15 +141,15 @@ class KvRouting:
     async def _follow(self, number: int, prompt: str, first: Routed) -> Seen:
         """After a first prompt that was sent to a worker by its id: where do its repeat and its sibling go?"""
         if first.error:
-            return Seen(f"does not answer when asked by its id ({first.error})")
+            return Seen(f"no answer from {WHO} when asked by id ({first.error})")
         if first.worker != number:
-            return Seen("was passed over when asked by its id")
+            return Seen(f"the router passed over {WHO} when asked for it by id")
         repeat = Routed(None, None, None, 0)
         for wait in SETTLE_S:
             await asyncio.sleep(wait)
             repeat = await self._ask(prompt)
             if repeat.error:
-                return Seen(f"repeat failed ({repeat.error})")
+                return Seen(f"a repeat for {WHO} failed ({repeat.error})")
             if repeat.hit is None:
                 return Seen("the frontend reports no hit rate (nvext.timing.kv_hit_rate)")
             if repeat.worker == number and repeat.hit >= HIT:
@@ -156,10 +158,10 @@ class KvRouting:
             return Seen(await self._why(number, prompt, repeat))
         sibling = await self._ask(prompt[: len(prompt) * 3 // 4] + " " + unseen(len(prompt.split()) // 4))
         if sibling.error:
-            return Seen(f"sibling failed ({sibling.error})")
+            return Seen(f"a sibling for {WHO} failed ({sibling.error})")
         if sibling.worker != number or (sibling.hit or 0.0) < SIBLING_HIT:
             return Seen(
-                f"a sibling of its prompt went to {self._name(sibling)} at a hit of {sibling.hit or 0:.2f}"
+                f"a sibling of the prompt on {WHO} went to {self._name(sibling)} at a hit of {sibling.hit or 0:.2f}"
             )
         return Seen("", repeat.hit or 0.0, sibling.hit or 0.0, repeat.cached)
 
@@ -167,11 +169,11 @@ class KvRouting:
         """Why a repeat did not find its prefix: is the index empty, or did the router choose otherwise?"""
         known = await self._ask(prompt, {self._pin: number})
         if (known.hit or 0.0) >= HIT:
-            return f"has the prefix and the router knows it, yet its repeat went to {self._name(repeat)}"
+            return f"the router knows the prefix on {WHO}, yet the repeat went to {self._name(repeat)}"
         card = self._registered.get(number)
         if card is not None and card.publishes is False:
-            return "was started without publishing KV events"
-        return "publishes no KV events that reach the router"
+            return f"KV events are switched off at {WHO}"
+        return f"no KV events reach the router from {WHO}"
 
     def _name(self, routed: Routed) -> str:
         return self._workers.get(
@@ -186,7 +188,7 @@ class KvRouting:
             "block_size_tokens": int(in_force) if in_force else None,
             "sources_missing": int(mismatched),
             "workers": {
-                name: {"fault": found.fault}
+                name: {"fault": found.fault.replace(WHO, name)}
                 if found.fault
                 else {
                     "hit": round(found.hit, 3),
@@ -201,7 +203,7 @@ class KvRouting:
             if found.fault:
                 faults.setdefault(found.fault, []).append(name)
         if faults:
-            text = "; ".join(f"{_and(names)} {fault}" for fault, names in faults.items())
+            text = "; ".join(fault.replace(WHO, _and(names)) for fault, names in faults.items())
             fix = "kv.events: true, one kv.block_size, and the worker's log for its KV event publisher"
             return failed(NAME, text, fix, **figures)
         if after <= before:
