@@ -16,7 +16,7 @@ from .records import Record
 
 VERSION = 1
 CLEAN_TOLERANCE = 0.05
-"""Of the hit rate of the first requests: an engine caches blocks, the trace counts whole ones, so they differ a little."""
+"""Of the hit rate of the first requests: engine and trace count other blocks, so they differ a little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,9 @@ def load(path: Path) -> Point:
         raise ValueError(f"{path} is no result of this launcher")
     found.pop("clean", None)
     numbers = {item.name for item in dataclasses.fields(Point) if item.type == "float"}
-    values = {key: math.nan if value is None and key in numbers else value for key, value in found.items()}
+    values: dict[str, Any] = {
+        key: math.nan if value is None and key in numbers else value for key, value in found.items()
+    }
     return Point(conditions=Conditions(**values.pop("conditions")), **values)
 
 

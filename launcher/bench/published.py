@@ -56,6 +56,6 @@ def gpu_note(target: Target) -> str:
         return f"concurrency {workload.concurrency:,} = {each:g} x {counted} GPUs"
     return (
         f"concurrency {workload.concurrency:,} = {each:g} x {counted} GPUs in the public recipe, but this target uses "
-        f"{used}: per-GPU figures here divide by {used}; dividing by {counted} would show {used / counted:.0%} of them, "
-        f"and {each:g} a GPU would be --concurrency {each * used:g}"
+        f"{used}: per-GPU figures here divide by {used}; dividing by {counted} would show {used / counted:.0%} of "
+        f"them, and {each:g} a GPU would be --concurrency {each * used:g}"
     )

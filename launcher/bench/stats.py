@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ def batches(values: Sequence[float], count: int = BATCHES) -> list[float]:
     if count < 2:
         return list(values)
     edges = [round(index * len(values) / count) for index in range(count + 1)]
-    return [statistics.fmean(values[low:high]) for low, high in zip(edges, edges[1:], strict=False)]
+    return [statistics.fmean(values[low:high]) for low, high in itertools.pairwise(edges)]
 
 
 def interval(means: Sequence[float]) -> Interval:

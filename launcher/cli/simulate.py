@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     number(group, "--requests", help="length of the made trace")
     number(group, "--seed", help="of the made trace (default: the target's)")
     group.add_argument(
-        "--concurrency", metavar="N,N", type=_numbers, help="default: the target's, half and twice that"
+        "--concurrency", metavar="N,N", type=numbers, help="default: the target's, half and twice that"
     )
     group.add_argument(
         "--split", metavar="4P4D", action="append", help="only these splits, such as 4P4D or 'agg'"
@@ -187,13 +187,14 @@ def _run(study: Study, cases: list[Case]) -> list[Prediction]:
     return found
 
 
-def _numbers(text: str) -> list[int]:
-    numbers = [int(part) for part in text.split(",") if part.strip()]
-    if not numbers or min(numbers) < 1:
+def numbers(text: str) -> list[int]:
+    """An option's list of whole numbers from 1 on, in rising order."""
+    found = [int(part) for part in text.split(",") if part.strip()]
+    if not found or min(found) < 1:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no list of whole numbers from 1 on, such as 64,128,256"
         )
-    return sorted(set(numbers))
+    return sorted(set(found))
 
 
 def _tell(line: str) -> None:

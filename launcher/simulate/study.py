@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.bench.limits import context_limit, gpus
-from launcher.bench.trace import figures, make
+from launcher.bench.trace import figures
 from launcher.bench.trace.figures import Figures
-from launcher.bench.trace.model import DEFAULT_BLOCK, Row, Shape
+from launcher.bench.trace.model import DEFAULT_BLOCK, Row
+from launcher.bench.trace.workload import rows as workload_rows
 from launcher.plan.model import Role
 from launcher.target.schema import Target, Workers, Workload
 
@@ -144,7 +145,7 @@ class Study:
             rows: list[Row] = [row for row in self.given if row.input_length <= limit]
             self.dropped = len(self.given) - len(rows)
         else:
-            rows = synthetic(self.workload, self._count(concurrency), concurrency, limit, self.seed)
+            rows = workload_rows(self.workload, self._count(concurrency), concurrency, limit, self.seed)
         self._rows[concurrency] = rows
         self.traces[concurrency] = figures.describe(rows, self.block, limit)
 
@@ -152,28 +153,6 @@ class Study:
         if self.requests is not None:
             return self.requests
         return (TURNS if self.workload.cache_hit else 4) * concurrency
-
-
-def synthetic(workload: Workload, requests: int, concurrency: int, limit: int, seed: int) -> list[Row]:
-    """The workload's requests: growing sessions where it has a hit rate, else prompts that share nothing."""
-    block = workload.trace_block or DEFAULT_BLOCK
-    if workload.cache_hit:
-        shape = Shape(
-            requests=requests,
-            isl=workload.isl,
-            osl=workload.osl,
-            hit=workload.cache_hit,
-            block=block,
-            limit=limit,
-            active=min(concurrency, requests),
-            seed=seed,
-        )
-        return make.make(shape)
-    count = -(-workload.isl // block)
-    return [
-        Row(workload.isl, workload.osl, tuple(range(index * count, (index + 1) * count)))
-        for index in range(requests)
-    ]
 
 
 def best(predictions: Sequence[Prediction], floor: float = 0.0) -> Prediction | None:
