@@ -29,6 +29,10 @@ EVENTS = 20
 """Newest events and incidents that /status lists."""
 
 
+REFRESH_S = 2.0
+"""Age of the figures from which a look at /status has them made anew."""
+
+
 class Registrations(Protocol):
     """What the keeper of the discovery counts."""
 
@@ -131,6 +135,9 @@ class Observer:
 
     def refresh(self) -> None:
         """Look at the children and the GPUs in the background, unless that is under way."""
+        last = self._scraper.last
+        if last is not None and time.monotonic() - last.at < REFRESH_S:
+            return
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh(), name="figures")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from launcher.observe.view.screen import Line, Screen
 
-LOOK_S = 0.5
-"""Between looks at the deployment."""
+LOOK_S = 1.0
+"""Between looks at the deployment; each costs some 20 ms with the drawing."""
 LEAST = (40, 8)
 """Columns and rows below which there is no room for a frame."""
 SHARE = 2 / 3
@@ -24,6 +24,9 @@ class View:
 
     def __init__(self, fd: int = 1) -> None:
         self._page: Mapping[str, Any] | None = None
+        self._made_of: Mapping[str, Any] | None = None
+        self._made_for = (0, 0)
+        self._lines: Sequence[Line] = ()
         self._colour = "NO_COLOR" not in os.environ
         self.screen = Screen(self.lines, fd)
 
@@ -45,7 +48,10 @@ class View:
         page = self._page
         if page is None or columns < LEAST[0] or rows < LEAST[1]:
             return ()
-        return render(page, columns, rows, colour=self._colour)
+        if page is not self._made_of or self._made_for != (columns, rows):
+            self._lines = render(page, columns, rows, colour=self._colour)
+            self._made_of, self._made_for = page, (columns, rows)
+        return self._lines
 
 
 def render(page: Mapping[str, Any], columns: int, rows: int, *, colour: bool) -> list[Line]:
