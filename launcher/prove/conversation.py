@@ -90,9 +90,6 @@ def empty(read: Reply) -> tuple[str, str]:
     """What is wrong with a reply that should say something, and what to do; empty where nothing is."""
     if read.content or read.reasoning or read.calls:
         return "", ""
-    if read.finish_reason == "length":
-        # So few tokens that no channel had begun to speak; random weights never begin.
-        return "", ""
     return f"an empty message (finish_reason {read.finish_reason or 'missing'})", VOCABULARY_FIX
 
 

@@ -2,7 +2,8 @@
 
     python driver.py '{"prefill-0": {"argv": {"--block-size": "16"}, "env": {"NAME": "value"}}}' --target sim ...
 
-A flag with the value null is removed, with "" it is given without a value.
+A flag with the value null is removed, with "" it is given without a value. `prefix`: words before the command line,
+such as `env NAME=value`, which not even a check of the plan's environment sees.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def changed(process: Process, change: Mapping[str, Any]) -> Process:
             del argv[at : at + (1 if last else 2)]
         if value is not None:
             argv += [flag, value] if value else [flag]
+    argv = [*change.get("prefix", ()), *argv]
     return dataclasses.replace(process, argv=tuple(argv), env={**process.env, **change.get("env", {})})
 
 

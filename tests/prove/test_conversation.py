@@ -51,8 +51,9 @@ def test_a_broken_split(message: dict[str, Any], fault: str, fix: str) -> None:
     assert fix in found[1]
 
 
-def test_an_answer_cut_at_its_length_may_be_empty() -> None:
-    assert empty(read("length", content=None)) == ("", "")
+def test_an_answer_cut_at_its_length_has_begun_to_speak() -> None:
+    assert empty(read("length", content=None, reasoning_content="hm")) == ("", "")
+    assert "an empty message (finish_reason length)" in empty(read("length", content=None))[0]
 
 
 def test_a_tool_call() -> None:

@@ -214,8 +214,8 @@ def test_by_policy_a_failure_is_a_warning(state: Path) -> None:
 @pytest.mark.slow
 def test_without_the_vocabulary_it_is_never_ready(state: Path, tmp_path: Path) -> None:
     # Behind the back of the check that would refuse to start.
-    hidden = {"env": {"TIKTOKEN_ENCODINGS_BASE": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"}}
-    with echo(state, frontend=hidden) as run:
+    hidden = ["env", f"TIKTOKEN_ENCODINGS_BASE={tmp_path}", "HTTPS_PROXY=http://127.0.0.1:9"]
+    with echo(state, frontend={"prefix": hidden}) as run:
         until(run, lambda: "completion not proven: an empty message" in run.admin("/readyz")[1], "not named")
         assert "TIKTOKEN_ENCODINGS_BASE" in run.admin("/readyz")[1]
 
