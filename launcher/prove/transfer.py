@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from launcher.prove.ears import FAST
@@ -23,6 +23,8 @@ TOKENS = 2048
 BYTES, SECONDS = "vllm:nixl_bytes_transferred_sum", "vllm:nixl_xfer_time_seconds_sum"
 COUNTED_S = 5.0
 """How long a counter may lag behind the answer."""
+LOGGED_S = 0.5
+"""How long a line may be on its way from a worker's log."""
 LANE_FIX = (
     "it takes NVLink, each worker seeing its peers' GPUs (CUDA_VISIBLE_DEVICES), and one IPC namespace; "
     "on one GPU UCX_CUDA_IPC_ENABLE_GET_ZCOPY=on"
@@ -105,6 +107,9 @@ class Transfer:
                 for place, decode in enumerate(self._decode)
             ]
             pairs += await asyncio.gather(*(self._meet(prefill, decode) for prefill, decode in meetings))
+        if not self._simulated:
+            await asyncio.sleep(LOGGED_S)
+            pairs = [replace(pair, lanes=self._lanes(pair.decode)) for pair in pairs]
         pairs.sort(key=lambda pair: (pair.prefill, pair.decode))
         return verdict(pairs, simulated=self._simulated), lane_verdict(pairs, simulated=self._simulated)
 
@@ -141,7 +146,7 @@ class Transfer:
                 break
             await asyncio.sleep(0.2)
         fault = "moved no KV: decode computed the prompt itself" if moved == 0 else ""
-        return Pair(prefill.name, decode.name, fault, moved, seconds, estimate_s, self._lanes(decode.name))
+        return Pair(prefill.name, decode.name, fault, moved, seconds, estimate_s)
 
     async def _counters(self, decode: Member) -> tuple[float, float] | None:
         """Bytes and seconds of NIXL so far; None where the worker has no such counters (before its first transfer)."""

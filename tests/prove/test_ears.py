@@ -55,6 +55,43 @@ def test_a_table_on_one_line() -> None:
     assert heard("remote memory read by " + line).lanes("decode-0") == ("cuda_ipc",)
 
 
+def test_the_row_of_large_messages_counts() -> None:
+    rows = """
++---------------------------------+--------------------------------------------------------------------+
+| ucp_context_0 inter-node cfg#6  | remote memory read by ucp_get*(multi) into cuda/GPU1 from cuda/dev[0] |
++---------------------------------+--------------------+-----------------------------------------------+
+|                               0 | copy-out           | tcp/eth0                                      |
+|                           1..64 | software emulation | tcp/eth0                                      |
+|                          65..2K | short              | tcp/eth0                                      |
+|                       2049..inf | zero-copy          | rc_mlx5/ibp1:1 50% on path0 and 50% on path1  |
++---------------------------------+--------------------+-----------------------------------------------+
+"""
+    assert heard(rows).lanes("decode-0") == ("rdma",)
+
+
+def test_host_memory_counts_only_where_no_gpu_memory_moves() -> None:
+    host = """
+| ucp_context_0 intra-node cfg#1 | remote memory read by ucp_get*(multi) into host memory from host memory |
+|                         0..inf | zero-copy | cma/memory |
+"""
+    assert heard(host).lanes("decode-0") == ("shm",)
+    assert heard(host, TABLE.format(how="zero-copy", by="cuda_ipc/cuda")).lanes("decode-0") == ("cuda_ipc",)
+
+
+def test_the_lines_of_two_ranks_come_mixed() -> None:
+    ears = Ears()
+    ears.hear(
+        "decode-0",
+        [
+            "[1.0] [node:100:0] | cfg#2 | remote memory read by ucp_get* into cuda/GPU0 from cuda/dev[0] |",
+            "[1.0] [node:101:0] | cfg#2 | active message by ucp_am_send*(egr) from host memory |",
+            "[1.0] [node:100:0] | 0..inf | zero-copy | cuda_ipc/cuda |",
+            "[1.0] [node:101:0] | 0..inf | copy-in | tcp/lo |",
+        ],
+    )
+    assert ears.lanes("decode-0") == ("cuda_ipc",)
+
+
 def test_two_lanes_are_both_kept() -> None:
     ears = heard(
         TABLE.format(how="zero-copy", by="cuda_ipc/cuda"),

@@ -16,6 +16,7 @@ from tests.prove.fake import Fake, Worker, serving
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "COUNTED_S", 0.0)
+    monkeypatch.setattr(transfer, "LOGGED_S", 0.0)
 
 
 def fake(**faults: Any) -> Fake:
