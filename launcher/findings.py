@@ -7,6 +7,7 @@ set and what would be right; `LauncherError` ends the command with a documented 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -64,7 +65,7 @@ class Finding:
             parts.append(f"- {self.fix}")
         if self.link:
             parts.append(f"[{self.link}]")
-        return " ".join(parts)
+        return printable(" ".join(parts))
 
     def to_json(self) -> dict[str, str]:
         """The finding as a JSON object; empty fields are left out."""
@@ -80,15 +81,27 @@ class Finding:
         return {key: value for key, value in fields.items() if value}
 
 
+# Line ends and terminal codes, and the marks that turn the direction of text around.
+_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+def printable(text: str) -> str:
+    """The text on one line, without anything that a terminal would obey: a value may come from anywhere."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 class LauncherError(Exception):
     """Ends a command: one or more findings and the exit code that they mean."""
 
     def __init__(self, findings: Finding | Sequence[Finding], exit_code: Exit = Exit.USAGE) -> None:
-        self.findings: tuple[Finding, ...] = (
-            (findings,) if isinstance(findings, Finding) else tuple(findings)
-        )
+        self.findings: tuple[Finding, ...] = (findings,) if isinstance(findings, Finding) else tuple(findings)
         self.exit_code = exit_code
         super().__init__("; ".join(finding.line() for finding in self.findings))
+
+
+def short(text: str, most: int = 80) -> str:
+    """The text, cut where it is too long for a message."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from launcher.findings import Finding, LauncherError, did_you_mean, nearest
+from launcher.findings import Finding, LauncherError, did_you_mean, nearest, short
 from launcher.target import overrides
 from launcher.target.overrides import Override
 
@@ -109,7 +109,7 @@ def load(
             faults.append(
                 Finding(
                     code="setting-value",
-                    what=f"{fault.get('input')!r}: {message}",
+                    what=f"{short(repr(fault.get('input')))}: {message}",
                     where=where,
                     fix=_closest(fault),
                 )
@@ -152,7 +152,7 @@ def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
             continue
         yield Finding(
             code="setting-unknown",
-            what=f"there is no setting {name}",
+            what=f"there is no setting {short(name)}",
             where="the environment",
             fix=did_you_mean(name, known),
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from launcher import settings as settings_module
 from launcher.checks.versions import releases
 from launcher.engines import events
-from launcher.findings import Finding, LauncherError, Severity
+from launcher.findings import Finding, LauncherError, Severity, short
 from launcher.machine import PRODUCTS, Machine, detect
 from launcher.plan.build import Planner, Request
 from launcher.plan.model import Plan
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 DEFAULT_DYNAMO = (1, 6, 1)
 """Release assumed where neither the machine nor the target names one."""
+
+
+MOST_GPUS = 1024
+"""Of an imagined machine; the schema lets no target have more."""
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -122,13 +126,14 @@ def machine_for(settings: Settings) -> Machine:
     if settings.machine is None:
         return detect(python=settings_module.python_for(settings))
     product, _, count = settings.machine.partition(":")
-    if product.upper() not in PRODUCTS or (count and not count.isdecimal()):
+    wrong_count = count and not (count.isdecimal() and len(count) <= 4 and int(count) <= MOST_GPUS)
+    if product.upper() not in PRODUCTS or wrong_count:
         raise LauncherError(
             Finding(
                 code="machine-unknown",
-                what=f"{settings.machine!r} is no machine",
+                what=f"{short(settings.machine)!r} is no machine",
                 where="--machine",
-                fix="GPU[:COUNT] with one of: " + ", ".join(sorted(PRODUCTS)),
+                fix=f"GPU[:COUNT], at most {MOST_GPUS}, with one of: " + ", ".join(sorted(PRODUCTS)),
             )
         )
     return Machine.like(product, int(count) if count else None)

@@ -70,6 +70,8 @@ def load(name: str, folder: Path | None = None) -> tuple[dict[str, Any], Origins
     else:
         merged.setdefault("name", path.stem)
     origins.setdefault(("name",), shown(path))
+    # Of what stands nowhere, such as a key that is missing.
+    origins.setdefault((), shown(path))
     return merged, origins
 
 

@@ -90,10 +90,15 @@ def parse(text: str, shown: str) -> tuple[dict[str, Any], Origins]:
 def parse_value(text: str, shown: str) -> Any:
     """One value in YAML's notation, as `--set` takes it: `8`, `true`, `[1, 2]`, `{a: b}`, `null` or plain text."""
     try:
+        # As in a file: an alias could make gigabytes of a line.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)) and "&" in text:
+            raise _fault(shown, "YAML alias in a value", "write the value out", code="set-syntax")
         node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
         # Plain text such as `a: b: c` or `*x`: the person meant the characters.
         return text
+    except UnicodeError:
+        raise _fault(shown, "the value is not UTF-8", code="set-syntax") from None
     if node is None:
         return None
     return _build(node, shown, (), {}, lines=False)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.findings import Finding, LauncherError
+from launcher.findings import Finding, LauncherError, short
 from launcher.target import document
 from launcher.target.document import Origins
+
+LONGEST_PATH = 400
+"""Characters; the longest that a target has is a variable's name, some 150."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,20 @@ def parse(assignment: str, origin: str) -> Override:
     """
     path, equals, text = assignment.partition("=")
     parts = tuple(path.strip().split("."))
+    if len(path) > LONGEST_PATH or len(parts) > document.MAX_DEPTH:
+        raise LauncherError(
+            Finding(
+                code="set-path",
+                what=f"{short(path)!r} is longer or deeper than any place of a target",
+                where=origin,
+                fix="for example --set workers.prefill.count=2",
+            )
+        )
     if not equals or not all(parts):
         raise LauncherError(
             Finding(
                 code="set-syntax",
-                what=f"{assignment!r} is not PATH=VALUE",
+                what=f"{short(assignment)!r} is not PATH=VALUE",
                 where=origin,
                 fix="for example --set workers.prefill.count=2",
             )

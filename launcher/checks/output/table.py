@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from launcher.checks.report import Report
-from launcher.findings import Finding, Severity
+from launcher.findings import Finding, Severity, printable
 
 _COLOURS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m", Severity.INFO: "\x1b[36m"}
 _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -73,4 +73,4 @@ def _rows(finding: Finding, label: str, column: int, width: int, colour: bool) -
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(printable(text), max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
