@@ -16,7 +16,7 @@ def claims(target: Target, processes: Sequence[Process]) -> Claims:
     floors = {role.value: floor_tokens(target, role, workers) for role, workers in target.workers.items()}
     return Claims(
         policy={
-            "tool call": proofs.tool_call or ("require" if speaks else "off"),
+            "tool call": proofs.tool_call or ("require" if speaks else "skip"),
             "KV routing": proofs.kv_routing,
             "KV transfer": proofs.transfer,
             "fast lane": proofs.fast_lane,

@@ -146,7 +146,7 @@ class Claims:
     """What the deployment claims about itself, for `prove` to try."""
 
     policy: Mapping[str, str] = field(default_factory=dict)
-    """Proof to `require`, `warn` or `off`; see `launcher.target.proofs`."""
+    """Proof to `require`, `warn` or `skip`; see `launcher.target.proofs`."""
     harmony: bool = False
     """Answers are harmony text, so that reasoning and tool calls can be proven."""
     block_size: int = 0

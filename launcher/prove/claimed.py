@@ -33,29 +33,33 @@ class Claimed:
         self._evidence = evidence or Evidence()
 
     def policy(self, *names: str) -> str:
-        """What a failure of these proofs means: the strictest of `require`, `warn` and `off`."""
+        """What a failure of these proofs means: the strictest of `require`, `warn` and `skip`."""
         found = {
-            "require" if name == COMPLETION else self._plan.claims.policy.get(name, "off") for name in names
+            "require" if name == COMPLETION else self._plan.claims.policy.get(name, "skip") for name in names
         }
-        return next(level for level in ("require", "warn", "off") if level in found)
+        return next(level for level in ("require", "warn", "skip") if level in found)
 
     async def completion(self) -> Sequence[Proof]:
-        """One answer; where the workers speak harmony, one that says something."""
-        return (await chat.completion(self._frontend, COMPLETION, speaks=self._plan.claims.harmony),)
+        """One answer; where a tool call is required of the model too, one that says something.
+
+        Random weights answer tokens that are no harmony, and whoever lets them off the tool call means that.
+        """
+        speaks = self._plan.claims.harmony and self.policy(TOOL_CALL) == "require"
+        return (await chat.completion(self._frontend, COMPLETION, speaks=speaks),)
 
     async def tool_call(self) -> Sequence[Proof]:
         """One call of an offered tool."""
         if not self._plan.claims.harmony:
             why = "random text" if self._plan.engine == "mocker" else "no harmony text, or no parser reads it"
             return (skipped(TOOL_CALL, f"not provable here: {self._plan.engine} answers {why}"),)
-        if self.policy(TOOL_CALL) == "off":
+        if self.policy(TOOL_CALL) == "skip":
             return (skipped(TOOL_CALL, OFF),)
         return (await chat.tool_call(self._frontend, TOOL_CALL),)
 
     async def kv_routing(self) -> Sequence[Proof]:
         """The KV-routing self-test over every worker that should publish."""
         name, claims = kv_routing.NAME, self._plan.claims
-        if self.policy(name) == "off":
+        if self.policy(name) == "skip":
             return (skipped(name, OFF),)
         if not claims.publishers:
             return (skipped(name, "the router does not go by KV events"),)
@@ -80,7 +84,7 @@ class Claimed:
         """KV between every prefill and every decode worker, and its lane."""
         if not self._disaggregated:
             return (skipped(transfer.NAME, "aggregated: nothing is handed over"),)
-        if self.policy(transfer.NAME, transfer.LANE) == "off":
+        if self.policy(transfer.NAME, transfer.LANE) == "skip":
             return (skipped(transfer.NAME, OFF),)
         members, fault = await self._members()
         if fault:
@@ -94,7 +98,7 @@ class Claimed:
             simulated=self._plan.simulated,
             longest=self._plan.claims.longest,
         )
-        return [proof for proof in await test.run() if self.policy(proof.name) != "off"]
+        return [proof for proof in await test.run() if self.policy(proof.name) != "skip"]
 
     @property
     def _disaggregated(self) -> bool:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Level = Literal["require", "warn", "off"]
-"""require: not ready until it is proven; warn: a failure is said and shown, and traffic is let in; off: not tried.
+Level = Literal["require", "warn", "skip"]
+"""require: not ready until it is proven; warn: a failure is said and shown, and traffic is let in; skip: not tried
+(`off` would be a boolean in YAML).
 
 After the first time ready a failure is always a warning: a pod that serves is not taken out of rotation for it.
 """
@@ -19,8 +20,9 @@ class Proofs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     tool_call: Level | None = None
-    """A call of an offered tool. Where not given: require, but off where no answer could prove it (the mocker's random
-    text, random weights, no parsers)."""
+    """A call of an offered tool. Where not given: require, but skip where no answer could prove it (the mocker's random
+    text, `load-format: dummy`, no parsers). With warn or skip the completion need not say anything either: for random
+    weights that are read from files."""
     kv_routing: Level = "require"
     """Repeats and siblings of a prompt find it on the worker that has it. Only where the router goes by KV events."""
     transfer: Level = "warn"

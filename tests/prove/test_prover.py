@@ -41,7 +41,7 @@ class Claims(Claimed):
         self.tried: list[str] = []
 
     def policy(self, *names: str) -> str:
-        return self.levels.get(names[0], "off")
+        return self.levels.get(names[0], "skip")
 
     async def _give(self, name: str) -> Sequence[Proof]:
         self.tried.append(name)
@@ -94,7 +94,7 @@ def test_all_proven() -> None:
         assert bench.prover.look(was_ready=False) == ["proving: completion"]
         assert await bench.looks() == []
         assert bench.claims.tried == ["completion", "tool call", "KV routing", "KV transfer"]
-        assert [entry["policy"] for entry in bench.prover.to_json()] == ["require", "off", "require", "off"]
+        assert [entry["policy"] for entry in bench.prover.to_json()] == ["require", "skip", "require", "skip"]
         assert bench.lines == []
 
     asyncio.run(run())

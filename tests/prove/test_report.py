@@ -27,7 +27,7 @@ def states(target: str) -> list[ProcessState]:
 PROOFS = [
     {**passed("completion", "16 tokens").to_json(), "policy": "require"},
     {**failed("fast lane", "decode-0 moves KV by tcp", "use NVLink").to_json(), "policy": "warn"},
-    {**skipped("tool call", "not provable here").to_json(), "policy": "off"},
+    {**skipped("tool call", "not provable here").to_json(), "policy": "skip"},
 ]
 
 
