@@ -36,6 +36,7 @@ class Series:
     points: Sequence[Point]
     line: bool = True
     dashed: bool = False
+    marks: bool = True
     hollow: bool = False
     """Rings in place of dots: figures that others published."""
 
@@ -48,6 +49,7 @@ def chart(title: str, x_label: str, y_label: str, series: Sequence[Series], *, l
             [point for point in each.points if math.isfinite(point.x) and math.isfinite(point.y)],
             each.line,
             each.dashed,
+            each.marks,
             each.hollow,
         )
         for each in series
@@ -134,7 +136,7 @@ def _draw(series: Series, colour: str, frame: _Frame) -> list[str]:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
         dashes = ' stroke-dasharray="5 4"' if series.dashed else ""
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"{dashes}/>')
-    for x, y, point in places:
+    for x, y, point in places if series.marks else ():
         parts.append(_mark(x, y, colour, series.hollow, point.text))
         if point.label:
             parts.append(f'<text x="{x + 7:.1f}" y="{y - 6:.1f}">{escape(point.label)}</text>')

@@ -148,7 +148,10 @@ def _trade(target: Target, points: Sequence[Point]) -> list[plot.Series]:
     line = front(points, lambda each: each.tok_s_user, lambda each: each.tok_s_gpu)
     series.append(
         plot.Series(
-            "Pareto line", [plot.Point(each.tok_s_user, each.tok_s_gpu) for each in line], dashed=True
+            "Pareto line",
+            [plot.Point(each.tok_s_user, each.tok_s_gpu) for each in line],
+            dashed=True,
+            marks=False,
         )
     )
     known = target.published

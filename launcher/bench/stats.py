@@ -95,4 +95,4 @@ def student(freedom: float) -> float:
     if whole <= len(T_95):
         return T_95[whole - 1]
     # Within 0.2 % of the true value from 16 degrees of freedom on.
-    return 1.96 + 2.42 / freedom
+    return 1.96 + 2.5 / freedom

@@ -41,7 +41,7 @@ def table(study: Study, predictions: Sequence[Prediction]) -> Table:
     shown.add_column("router")
     for heading in ("conc.", "tok/s/GPU", "tok/s/user", "TTFT mean s", "p99 s", "ITL ms", "hits", "req/s"):
         shown.add_column(heading, justify="right")
-    top = best([each for each in predictions if each.case.concurrency == study.workload.concurrency])
+    top = best([each for each in predictions if each.case.concurrency == level(study, predictions)])
     for each in predictions:
         own = " (target)" if each.case.split == study.own else ""
         shown.add_row(
@@ -60,9 +60,16 @@ def table(study: Study, predictions: Sequence[Prediction]) -> Table:
     return shown
 
 
+def level(study: Study, predictions: Sequence[Prediction]) -> int:
+    """The concurrency at which splits are compared: the target's, or the first that was simulated."""
+    levels = [each.case.concurrency for each in predictions]
+    usual = study.workload.concurrency
+    return usual if usual in levels or not levels else levels[0]
+
+
 def verdict(study: Study, predictions: Sequence[Prediction], floor: float) -> list[str]:
     """The best splits by name, and how the prediction of the target's own compares with what was published."""
-    at = [each for each in predictions if each.case.concurrency == study.workload.concurrency]
+    at = [each for each in predictions if each.case.concurrency == level(study, predictions)]
     lines = []
     top = best(at)
     if top is not None:
@@ -152,7 +159,7 @@ def to_json(study: Study, predictions: Sequence[Prediction], floor: float) -> di
 def html(study: Study, predictions: Sequence[Prediction], floor: float) -> str:
     """One page with everything in it: no script, no other file."""
     modelled, missing = basis(study)
-    concurrency = study.workload.concurrency
+    concurrency = level(study, predictions)
     at = [
         each
         for each in predictions
@@ -192,7 +199,10 @@ def _trade(study: Study, at: Sequence[Prediction]) -> list[plot.Series]:
     shown = [
         plot.Series("simulated split", points, line=False),
         plot.Series(
-            "Pareto line", [plot.Point(each.tok_s_user, each.tok_s_gpu) for each in line], dashed=True
+            "Pareto line",
+            [plot.Point(each.tok_s_user, each.tok_s_gpu) for each in line],
+            dashed=True,
+            marks=False,
         ),
     ]
     published = study.target.published

@@ -44,6 +44,8 @@ class Study:
     block: int = DEFAULT_BLOCK
     requests: int | None = None
     seed: int = 0
+    shared: int | None = None
+    """Prefix that the sessions of a made trace share, tokens."""
     traces: dict[int, Figures] = field(default_factory=dict)
     """Concurrency to what was replayed at it."""
     dropped: int = 0
@@ -145,7 +147,9 @@ class Study:
             rows: list[Row] = [row for row in self.given if row.input_length <= limit]
             self.dropped = len(self.given) - len(rows)
         else:
-            rows = workload_rows(self.workload, self._count(concurrency), concurrency, limit, self.seed)
+            rows = workload_rows(
+                self.workload, self._count(concurrency), concurrency, limit, self.seed, self.shared
+            )
         self._rows[concurrency] = rows
         self.traces[concurrency] = figures.describe(rows, self.block, limit)
 

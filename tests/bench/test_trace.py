@@ -25,7 +25,7 @@ def test_the_agentic_shape_is_met() -> None:
 
 
 def test_sessions_may_outgrow_the_limit_as_in_the_published_trace() -> None:
-    shape = Shape(requests=3000, isl=65536, osl=400, hit=0.9, active=64, over_limit=True)
+    shape = Shape(requests=3000, isl=65536, osl=400, hit=0.9, active=64, shared=8192, over_limit=True)
     found = figures.describe(make.make(shape), shape.block, shape.limit)
     assert 0.02 < found.over_limit / found.requests < 0.15
 

@@ -8,10 +8,12 @@ from .make import make
 from .model import DEFAULT_BLOCK, Row, Shape
 
 
-def rows(workload: Workload, requests: int, concurrency: int, limit: int, seed: int) -> list[Row]:
+def rows(
+    workload: Workload, requests: int, concurrency: int, limit: int, seed: int, shared: int | None = None
+) -> list[Row]:
     """The workload's requests: growing sessions where it has a hit rate, else prompts that share nothing.
 
-    `limit`: context length, tokens. The same arguments give the same rows.
+    `limit`: context length, tokens; `shared`: prefix of all sessions, tokens. The same arguments give the same rows.
     """
     block = workload.trace_block or DEFAULT_BLOCK
     if workload.cache_hit:
@@ -24,6 +26,7 @@ def rows(workload: Workload, requests: int, concurrency: int, limit: int, seed: 
             limit=limit,
             active=min(concurrency, requests),
             seed=seed,
+            shared=shared,
         )
         return make(shape)
     count = -(-workload.isl // block)
