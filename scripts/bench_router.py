@@ -1,8 +1,8 @@
 """What KV-aware routing is worth, live: the same trace through the real frontend and router over mockers, four ways.
 
-    python scripts/bench_router.py [--workers 4] [--requests 480] [--concurrency 15]
+    python scripts/bench_router.py [--workers 4] [--requests 300] [--concurrency 15]
 
-Writes docs/evidence/router.md and router.json. Some ten minutes on 2 idle cores. The load comes from a small client of
+Writes docs/evidence/router.md and router.json. Some twenty minutes on 2 cores. The load comes from a small client of
 its own: AIPerf would take more CPU than frontend and router together here. Prompts are built from the trace's block ids
 with the built-in byte tokenizer, one letter a token, so equal ids are equal tokens.
 """
@@ -169,6 +169,7 @@ async def believed(url: str) -> tuple[float, float]:
 def measure(mode: str, number: int, args: argparse.Namespace, rows: Sequence[Row], folder: Path) -> Result:
     """One deployment, from empty caches."""
     words = ["--target", TARGET, "--engine", "mocker", "--set", f"workers.aggregated.count={args.workers}"]
+    words += ["--set", f"simulation.args.speedup-ratio={args.speed}"]
     for assignment in MODES[mode][1]:
         words += ["--set", assignment]
     if mode == SILENT:
@@ -206,7 +207,8 @@ def text(results: Sequence[Result], shape: str, args: argparse.Namespace) -> str
         "# What KV-aware routing is worth: four ways over one trace",
         "",
         f"Real frontend and router of the installed ai-dynamo, {args.workers} aggregated mockers (simulated workers:",
-        "the timing is the simulator's, no figure is one of a GPU), one run after the other on the same cores,",
+        f"the timing is the simulator's at {args.speed:g} times its speed, so that the load of the machine's cores",
+        "matters little; no figure is one of a GPU), one run after the other on the same cores,",
         f"each from a fresh deployment; {args.concurrency} sessions at once, turns one after another. Trace:",
         "",
         "```",
@@ -237,10 +239,11 @@ def main() -> None:
     """Measure every mode, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=480)
+    parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--concurrency", type=int, default=15)
     parser.add_argument("--isl", type=int, default=14000)
     parser.add_argument("--block", type=int, default=64)
+    parser.add_argument("--speed", type=float, default=0.25, help="of the simulated engines")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--mode", action="append", choices=tuple(MODES))
     args = parser.parse_args()

