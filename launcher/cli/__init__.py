@@ -38,7 +38,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fix = f"see {self.prog} --help"
         if message.startswith("unrecognized arguments:"):
-            unknown = message.partition(":")[2].split()[0].partition("=")[0]
+            # An empty argument leaves nothing to split.
+            unknown = (message.partition(":")[2].split() or [""])[0].partition("=")[0]
             known = [flag for action in self._actions for flag in action.option_strings]
             fix = did_you_mean(unknown, known) if unknown.startswith("-") else fix
         raise LauncherError(Finding(code="command-line", what=message, where="the command line", fix=fix))

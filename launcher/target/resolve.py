@@ -51,16 +51,16 @@ def resolve(name: str, changes: Sequence[Override] = (), folder: Path | None = N
         # JSON mode: strict types, yet lists stay acceptable where the schema has a sequence.
         target = Target.model_validate_json(json.dumps(doc, allow_nan=False))
     except ValidationError as error:
-        raise LauncherError(list(_findings(error, origins))) from None
+        raise LauncherError(list(_findings(error, doc, origins))) from None
     except (ValueError, RecursionError) as error:
         raise LauncherError(Finding(code="target-file", what=f"cannot be read as data: {error}")) from None
     return Resolved(target, doc, origins)
 
 
-def _findings(error: ValidationError, origins: Origins) -> Iterator[Finding]:
+def _findings(error: ValidationError, doc: dict[str, Any], origins: Origins) -> Iterator[Finding]:
     seen: set[tuple[str, ...]] = set()
     for fault in error.errors(include_url=False, include_context=True):
-        path = _document_path(fault["loc"])
+        path = _document_path(fault["loc"], doc)
         if path in seen:
             continue  # The members of a union each complain about the one value.
         seen.add(path)
@@ -109,13 +109,20 @@ def _fix(fault: Any, path: tuple[str, ...]) -> str:
     return ""
 
 
-def _document_path(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+def _document_path(loc: tuple[int | str, ...], doc: Any) -> tuple[str, ...]:
     """The path in the document: pydantic's own also names union members (`list[any]`) and keys (`[key]`)."""
     parts: list[str] = []
+    here = doc
     for part in loc:
         text = str(part)
-        if isinstance(part, str) and (text in ("[key]", "str", "int", "float", "bool") or "[" in text):
+        if isinstance(here, dict) and text in here:
+            here = here[text]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            here = here[part]
+        elif text in ("[key]", "str", "int", "float", "bool") or "[" in text:
             continue
+        else:
+            here = None
         parts.append(text)
     return tuple(parts)
 
