@@ -115,14 +115,14 @@ def _document_path(loc: tuple[int | str, ...], doc: Any) -> tuple[str, ...]:
     here = doc
     for part in loc:
         text = str(part)
-        if isinstance(here, dict) and text in here:
-            here = here[text]
+        if isinstance(here, dict):
+            if text not in here and (text == "[key]" or "[" in text):
+                continue
+            here = here.get(text)
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
-        elif text in ("[key]", "str", "int", "float", "bool") or "[" in text:
-            continue
         else:
-            here = None
+            continue  # below a plain value there are only members of a union
         parts.append(text)
     return tuple(parts)
 
