@@ -47,7 +47,7 @@ FEW_GRAPHS = [
     1024,
 ]
 RECIPE_PASSES = {"fuse_allreduce_rms": True, "eliminate_noops": True}
-BASE = ("engine.args.load-format=dummy", 'proofs.tool_call="off"', "deadlines.pause_s=0.5")
+BASE = ("engine.args.load-format=dummy", "deadlines.pause_s=0.5")
 OFFLOAD = 16 << 30
 
 
@@ -151,16 +151,22 @@ def step(names: list[str], *, speculate: bool = True, seconds: float = 45.0) -> 
     return run
 
 
+def options(variant: Variant, *, speculate: bool) -> list[str]:
+    """What is set on top of h200-1gpu-agg."""
+    if variant.name == "no-speculation":
+        speculation: tuple[str, ...] = ()  # it says so itself
+    else:
+        speculation = (f"speculative.extra={SYNTHETIC}",) if speculate else NO_DRAFT
+    return sets(*BASE, *variant.settings, *speculation)
+
+
 def measure(
     session: Session, variant: Variant, found: dict[str, Any], seconds: float, *, speculate: bool
 ) -> None:
     """Start one variant, load it, stop it."""
-    speculation = [f"speculative.extra={SYNTHETIC}"] if speculate else NO_DRAFT
-    if variant.name == "no-speculation":
-        speculation = []
     cache = ["--cache-dir", str((session.out if session.dry else ROOT_FOLDER) / "cache-full")]
-    options = [*sets(*BASE, *variant.settings, *speculation), *cache]
-    deployment = Deployment(session, variant.name, "h200-1gpu-agg", *options, home="hf-full")
+    settings = [*options(variant, speculate=speculate), *cache]
+    deployment = Deployment(session, variant.name, "h200-1gpu-agg", *settings, home="hf-full")
     found["note"], found["ignored"] = variant.note, deployment.ignore_errors()
     with deployment:
         found["ready_s"] = deployment.ready(420)

@@ -59,7 +59,6 @@ def options(gpus: int, split: tuple[int, int], shape: str, *, speculate: bool, e
         f"hardware.gpus={gpus}",
         "engine.env.UCX_PROTO_INFO=y",
         *(COMMON if shape == "small" else COMMON[:2]),
-        'proofs.tool_call="off"',
         "deadlines.pause_s=0.5",
         *([f"speculative.extra={SYNTHETIC}"] if speculate else NO_DRAFT),
     ]

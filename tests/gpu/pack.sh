@@ -1,6 +1,7 @@
 #!/bin/sh
 # Lay a frozen copy of the repository into FOLDER, for a GPU machine: sh tests/gpu/pack.sh FOLDER [COMMIT]
-# What others edit meanwhile does not travel with it; WORKTREE as COMMIT takes the files as they are.
+# What others edit meanwhile does not travel with it; WORKTREE as COMMIT takes the files as they are. PYTHON must have the
+# launcher's dependencies. Nothing is left in FOLDER where one of the deployments would not start.
 set -eu
 folder=$1 commit=${2:-HEAD}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,4 +16,9 @@ else
   git archive "$commit" "$@" | xz -9 > "$folder/src.tar.xz"
   git rev-parse "$commit" > "$folder/COMMIT"
 fi
+# What travels must work as it is: from a folder of its own, every deployment planned once.
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+tar xJf "$folder/src.tar.xz" -C "$trial"
+(cd "$trial" && "${PYTHON:-python3}" -m tests.gpu.preflight) || { rm "$folder/src.tar.xz"; exit 1; }
 du -k "$folder"

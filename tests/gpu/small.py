@@ -20,15 +20,16 @@ COMMON = (
     "engine.args.max-model-len=16384",
     "engine.args.max-num-batched-tokens=4096",
     "engine.env.VLLM_USE_FLASHINFER_SAMPLER=0",
-    'proofs.tool_call="off"',
     "deadlines.pause_s=0.5",
 )
+NO_DRAFT = ("speculative=null", "model.draft=null")
 SYNTHETIC = '{"rejection_sample_method":"synthetic","synthetic_acceptance_length":2.72}'
 UNPROVABLE = ("--skip", "reasoning,tool-call,tool-call-streamed")
 """Random weights speak no harmony."""
 KILLS = (("decode-0", "parent"), ("prefill-0", "core"), ("decode-0", "core"), ("prefill-0", "parent"))
 KILL_S, TCP_S = 95.0, 90.0
 """What one kill, and the start without CUDA IPC reads, may take."""
+WITHOUT_IPC = ('engine.env.UCX_CUDA_IPC_ENABLE_GET_ZCOPY="auto"', "kv.transfer.role=by-role")
 SMALL_LOAD = Shape(own=1500, output=32, concurrency=8)
 
 
@@ -61,23 +62,25 @@ def show(session: Session, title: str, deployment: Deployment, result: dict[str,
     session.table(f"proven: {deployment.name}", [["proof", "outcome", "what"], *proofs(page)])
 
 
-def agg(session: Session, result: dict[str, Any]) -> None:
-    """One aggregated worker with a draft head and synthetic acceptance; if that cannot start, without speculation."""
+def agg_options(*, speculate: bool) -> list[str]:
+    """One aggregated worker with few CUDA graphs."""
     # vLLM refuses sizes that do not end at the recipe's max_cudagraph_capture_size.
     graphs = '{"cudagraph_capture_sizes":[1,2,4,8,16,32],"max_cudagraph_capture_size":32}'
-    base = [
+    return sets(
         *COMMON,
         "engine.args.gpu-memory-utilization=0.3",
         "kv.offload=null",
         f"engine.args.compilation-config={graphs}",
-    ]
-    tries = [
-        ("eagle3, synthetic acceptance", [f"speculative.extra={SYNTHETIC}"]),
-        ("no speculation", NO_DRAFT),
-    ]
-    for kind, more in tries:
+        *([f"speculative.extra={SYNTHETIC}"] if speculate else NO_DRAFT),
+    )
+
+
+def agg(session: Session, result: dict[str, Any]) -> None:
+    """One aggregated worker with a draft head and synthetic acceptance; if that cannot start, without speculation."""
+    tries = [("eagle3, synthetic acceptance", True), ("no speculation", False)]
+    for kind, speculate in tries:
         session.need(120, "an aggregated start")
-        deployment = Deployment(session, "agg", "h200-1gpu-agg", *sets(*base, *more))
+        deployment = Deployment(session, "agg", "h200-1gpu-agg", *agg_options(speculate=speculate))
         result["speculation"] = kind
         result["ignored"] = deployment.ignore_errors()
         provoking = doctor.Provoking(session) if "provoked" not in result else None
@@ -105,9 +108,6 @@ def agg(session: Session, result: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-NO_DRAFT = ["speculative=null", "model.draft=null"]
-
-
 def agg_ready(session: Session, deployment: Deployment, result: dict[str, Any]) -> None:
     """Everything that is asked of a ready aggregated deployment."""
     show(session, f"h200-1gpu-agg, small shape, {result['speculation']}", deployment, result)
@@ -130,7 +130,7 @@ def agg_ready(session: Session, deployment: Deployment, result: dict[str, Any]) 
     result["launcher_status"] = status.stdout
 
 
-def disagg_options(session: Session, *more: str) -> list[str]:
+def disagg_options(*more: str) -> list[str]:
     """One prefill and one decode worker on one GPU, eager."""
     return sets(
         *COMMON,
@@ -164,7 +164,7 @@ def burst(deployment: Deployment, shape: Shape, seconds: float) -> dict[str, Any
 def disagg(session: Session, result: dict[str, Any]) -> None:
     """Transfer by CUDA IPC, then each side's parent and core killed under load, then the launcher itself."""
     session.need(130, "a disaggregated start")
-    deployment = Deployment(session, "disagg", "h200-1gpu-disagg", *disagg_options(session))
+    deployment = Deployment(session, "disagg", "h200-1gpu-disagg", *disagg_options())
     result["ignored"] = deployment.ignore_errors()
     with MemoryWatch() as memory, deployment:
         deployment.ready(200)
@@ -206,10 +206,7 @@ def disagg(session: Session, result: dict[str, Any]) -> None:
 def disagg_tcp(session: Session, result: dict[str, Any]) -> None:
     """The same without CUDA IPC reads, and with vLLM's kv_producer and kv_consumer: which lane is it now?"""
     session.need(TCP_S, "another disaggregated start")
-    options = disagg_options(
-        session, 'engine.env.UCX_CUDA_IPC_ENABLE_GET_ZCOPY="auto"', "kv.transfer.role=by-role"
-    )
-    deployment = Deployment(session, "disagg-tcp", "h200-1gpu-disagg", *options)
+    deployment = Deployment(session, "disagg-tcp", "h200-1gpu-disagg", *disagg_options(*WITHOUT_IPC))
     result["ignored"] = deployment.ignore_errors()
     with deployment:
         deployment.ready(110)
