@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import launcher
 from launcher.checks import registry
 
 OTHERS = {
@@ -37,9 +43,51 @@ OTHERS = {
 
 def codes() -> list[str]:
     """Every code that can be explained."""
-    return sorted({*registry.codes(), *OTHERS})
+    return sorted({*registry.codes(), *OTHERS, *_from_source()})
 
 
 def background(code: str) -> str | None:
     """What lies behind a finding of this code, or None where there is no such code."""
-    return registry.background(code) or OTHERS.get(code)
+    return registry.background(code) or OTHERS.get(code) or _from_source().get(code)
+
+
+@functools.cache
+def _from_source() -> dict[str, str]:
+    """Codes of the other commands' own findings, with what their source says around them.
+
+    A finding of `render`, `download` or `bench` is made where its fault is met: the function's and the module's
+    docstring are its background, and nobody has to repeat them here. Reads the package's source, some 100 ms.
+    """
+    found: dict[str, str] = {}
+    root = Path(launcher.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if 'code="' not in text or path.is_relative_to(root / "checks"):
+            continue
+        module = ast.parse(text)
+        for code, words in _findings_of(module, ast.get_docstring(module) or ""):
+            found.setdefault(code, words)
+    return found
+
+
+def _findings_of(node: ast.AST, around: str) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        here = around
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own = ast.get_docstring(child)
+            here = f"{own}\n\n{around}" if own and own not in around else around
+        if isinstance(child, ast.Call):
+            given = {word.arg: _text(word.value) for word in child.keywords}
+            if code := given.get("code"):
+                why, fix = given.get("why"), given.get("fix")
+                said = [
+                    f"{label}: {text}."
+                    for label, text in (("Why it matters", why), ("What to do", fix))
+                    if text
+                ]
+                yield code, "\n\n".join([*said, around])
+        yield from _findings_of(child, here)
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

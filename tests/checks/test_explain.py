@@ -30,6 +30,8 @@ def test_explaining_as_it_is_copied_from_a_log_and_what_is_no_code(run: Any) -> 
     status, _, err = run("explain", "gpu-non")
     assert status == 2
     assert "did you mean 'gpu-none'?" in err
+    # Not of a check: from around the place where it is made.
+    assert "launcher" in run("explain", "status-unreachable")[1]
     listing = run("explain")[1]
     assert all(code in listing for code in registry.codes() if code not in ("check-failed", "flag-renamed"))
 
