@@ -163,9 +163,11 @@ def _follow(child: subprocess.Popen[bytes], export: Path, total: int, tell: Call
         told = now
         if not done or first is None:
             tell(f"AIPerf is preparing, {now - began:.0f} s")
+        elif done >= total:
+            tell(f"AIPerf is writing its results, {now - moved:.0f} s")
         else:
             rate = done / max(now - first, 1e-9)
-            left = f", about {(total - done) / rate:.0f} s left" if rate and done < total else ""
+            left = f", about {(total - done) / rate:.0f} s left" if rate else ""
             still = f", none for {now - moved:.0f} s" if now - moved > STALL_S else ""
             tell(f"{done} of {total} requests, {rate:.1f}/s{left}{still}")
 

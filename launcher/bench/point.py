@@ -179,10 +179,14 @@ def _first(
     """Hit rate of the first requests, and what the data set allows them at most with empty caches."""
     # As many as are in flight at once: what comes later hits what these left behind, cleared or not.
     first = [record for record in records[: max(1, concurrency)] if record.row < len(ideal)]
-    wanted = sum(ideal[record.row][0] for record in first)
-    if not first or not wanted:
-        return None, None
-    return _hit(first), sum(ideal[record.row][1] for record in first) / wanted
+    possible = total = 0
+    for record in first:
+        length, hit = ideal[record.row]
+        sent = record.input_tokens or length
+        # The chat template's own words come before each prompt and are the same for all.
+        possible += hit + max(0, sent - length)
+        total += sent
+    return (_hit(first), possible / total) if total else (None, None)
 
 
 def _rates(records: Sequence[Record], start: float, duration: float) -> list[float]:

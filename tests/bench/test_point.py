@@ -140,3 +140,11 @@ def test_intervals() -> None:
     assert stats.difference([1.0, 1.0], [2.0, 2.0]).low == 1.0
     assert stats.batches([1, 2, 3, 4, 5, 6], 3) == [1.5, 3.5, 5.5]
     assert stats.quantile([1, 2, 3, 4], 0.5) == 2.5
+
+
+def test_the_chat_templates_own_words_may_be_cached() -> None:
+    # 600 tokens of prompt, 119 of template: one block of 64 is in every cache, whoever asked first.
+    lines = [record(number, length=719, cached=64) for number in range(4)]
+    assert measure(parsed(*lines), conditions(), [(600, 0)] * 4).clean is True
+    lines = [record(number, length=719, cached=640) for number in range(4)]
+    assert measure(parsed(*lines), conditions(), [(600, 0)] * 4).clean is False
