@@ -225,9 +225,31 @@ def text(results: Sequence[Result], shape: str, args: argparse.Namespace) -> str
             f"{each.ttft_p50 * 1e3:,.0f} / {each.ttft_p99 * 1e3:,.0f} | {each.requests_s:.2f} | "
             f"{each.output_tok_s:,.0f} | {each.failed} |"
         )
-    lines += ["", *(f"- {mode}: {MODES[mode][0]}" for mode in MODES), ""]
+    lines += ["", *(f"- {mode}: {MODES[mode][0]}" for mode in MODES), "", *against(results), ""]
     lines += ["Made by `scripts/bench_router.py`.", ""]
     return "\n".join(lines)
+
+
+def against(results: Sequence[Result]) -> list[str]:
+    """The launcher's way beside each other one, means over the rounds."""
+    by = {mode: [each for each in results if each.mode == mode] for mode in MODES}
+    ours, lines = by.pop(next(iter(MODES))), []
+    if not ours:
+        return []
+
+    def mean(group: Sequence[Result], figure: str) -> float:
+        return stats.mean([getattr(each, figure) for each in group])
+
+    for mode, others in by.items():
+        if others:
+            hits = mean(ours, "engine_hits") - mean(others, "engine_hits")
+            first = mean(ours, "ttft_mean") / mean(others, "ttft_mean") - 1
+            rate = mean(ours, "requests_s") / mean(others, "requests_s") - 1
+            lines.append(
+                f"KV with events against {mode}: {hits * 100:+.1f} points of hits, mean TTFT {first:+.0%}, "
+                f"requests/s {rate:+.0%}.\n"
+            )
+    return lines
 
 
 def tell(line: str) -> None:

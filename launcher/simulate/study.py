@@ -14,8 +14,8 @@ from launcher.bench.trace.workload import rows as workload_rows
 from launcher.plan.model import Role
 from launcher.target.schema import Target, Workers, Workload
 
-from . import engines, splits, timing
-from .engines import SimEngine
+from . import splits, timing
+from .engines import ACCEPT_LENGTH, SimEngine, build
 from .predict import Case, Job, Prediction, run
 from .splits import Split
 
@@ -38,7 +38,7 @@ class Study:
     """A timing table by name instead of the target's own."""
     profile: Path | None = None
     """The user's own timing, in the simulator's format."""
-    accepted: float = engines.ACCEPT_LENGTH
+    accepted: float = ACCEPT_LENGTH
     given: Sequence[Row] | None = None
     """A trace; made from the target's workload where None."""
     block: int = DEFAULT_BLOCK
@@ -51,10 +51,11 @@ class Study:
     dropped: int = 0
     """Requests of the given trace above the context length: the engine would refuse them, the simulator cannot."""
     _rows: dict[int, Sequence[Row]] = field(default_factory=dict)
-    _engines: dict[Role, SimEngine] = field(default_factory=dict)
+    engines: dict[Role, SimEngine] = field(default_factory=dict)
+    """Each role's simulated worker; made from the target."""
 
     def __post_init__(self) -> None:
-        self._engines = self._make_engines()
+        self.engines = self._make_engines()
 
     @property
     def gpus(self) -> int:
@@ -75,7 +76,7 @@ class Study:
     @property
     def splits(self) -> list[Split]:
         """Every split of the target's GPUs, the target's own among them."""
-        width = {role: engine.gpus for role, engine in self._engines.items()}
+        width = {role: engine.gpus for role, engine in self.engines.items()}
         found = splits.every(
             self.gpus,
             aggregated=width.get(Role.AGGREGATED),
@@ -89,13 +90,12 @@ class Study:
         """Where the timing comes from, for people."""
         if self.profile is not None:
             return [f"timing profile {self.profile}"]
-        return [
-            timing.load(name).source for name in sorted({engine.table for engine in self._engines.values()})
-        ]
+        names = sorted({engine.table for engine in self.engines.values()})
+        return [f"kernel times {name}: {timing.load(name).source}" for name in names]
 
     @property
     def offloads(self) -> bool:
-        return any(engine.host_blocks for engine in self._engines.values())
+        return any(engine.host_blocks for engine in self.engines.values())
 
     @property
     def drafts(self) -> int:
@@ -105,7 +105,7 @@ class Study:
         """Simulate the cases in order."""
         for case in cases:
             self._trace(case.concurrency)
-        job = Job(self.python, self._rows, self.block, self._engines, self._grids(), self.gpus)
+        job = Job(self.python, self._rows, self.block, self.engines, self._grids(), self.gpus)
         return run(job, cases, tell)
 
     def _make_engines(self) -> dict[Role, SimEngine]:
@@ -119,18 +119,17 @@ class Study:
             wanted[Role.AGGREGATED] = roles[Role.DECODE]
         name = self.table or (str(self.profile) if self.profile is not None else None)
         return {
-            role: engines.build(self.target, role, workers, self.native, name)
-            for role, workers in wanted.items()
+            role: build(self.target, role, workers, self.native, name) for role, workers in wanted.items()
         }
 
     def _grids(self) -> dict[str, timing.Grid | Path]:
         if self.profile is not None:
             return {str(self.profile): self.profile}
         held = next(iter(self.traces.values()))
-        caching = all(engine.prefix_caching for engine in self._engines.values())
+        caching = all(engine.prefix_caching for engine in self.engines.values())
         prefix = held.hit * held.isl_mean if caching else 0.0
         grids: dict[str, timing.Grid | Path] = {}
-        for name in {engine.table for engine in self._engines.values()}:
+        for name in {engine.table for engine in self.engines.values()}:
             grids[name] = timing.grid(
                 timing.load(name),
                 prefix=prefix,
