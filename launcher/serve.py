@@ -7,19 +7,19 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from launcher.discovery.file import TOUCH_S, FileDiscovery
+from launcher.discovery import backend
 from launcher.findings import Finding, Severity
 from launcher.machine.sockets import listening
 from launcher.observe.admin import Admin, Pages
 from launcher.observe.observer import Observer, Source
 from launcher.observe.view.live import View
-from launcher.plan.model import Plan, Process
+from launcher.plan.model import Plan, Process, Role
 from launcher.prove import report
 from launcher.prove.claimed import Claimed
 from launcher.prove.ears import Ears
@@ -59,14 +59,16 @@ class Deployment:
         self._findings = findings
         self._pump = pump
         self._view = view
-        hooks = Hooks(respawn=respawn, on_event=self._on_event, on_death=self._on_death)
+        hooks = Hooks(respawn, self._on_event, self._on_death, self._before_restart)
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
-        self.discovery = FileDiscovery(Path(plan.discovery_dir), self._listeners, pump.log)
+        self.discovery = backend.make(
+            plan, self.supervisor.snapshot, self._listeners, pump, self._reasons, os.environ
+        )
         self.readiness: Readiness | None = None
         self.prover: Prover | None = None
         self.report: dict[str, Any] | None = None
         """Of the first time ready."""
-        self.evidence = Evidence(ears, Path(plan.discovery_dir), self.discovery.owners)
+        self.evidence = Evidence(ears, self.discovery)
         self.observer = Observer(
             Source(
                 plan=plan,
@@ -100,9 +102,11 @@ class Deployment:
                 snapshot = self.supervisor.snapshot
                 claimed = Claimed(self.plan, frontend, snapshot, self.evidence)
                 self.prover = Prover(claimed, snapshot, self._pump.log, fail=self.supervisor.fail)
-                self.readiness = Readiness(self.plan, frontend, self.prover, snapshot, self._pump.log)
+                self.readiness = Readiness(
+                    self.plan, frontend, self.prover, snapshot, self._pump.log, self.discovery.unregistered
+                )
                 helpers = [
-                    asyncio.create_task(self._keep_discovery(), name="discovery"),
+                    asyncio.create_task(self.discovery.run(), name="discovery"),
                     asyncio.create_task(self.readiness.run(), name="readiness"),
                     asyncio.create_task(self._start_deadline(self.readiness), name="start-deadline"),
                 ]
@@ -136,7 +140,7 @@ class Deployment:
             "ready_s": self._ready_s(),
             "min_ready": dict(plan.min_ready),
             "warnings": [finding.to_json() for finding in self._findings],
-            "discovery": {"restored": self.discovery.restored, "withdrawn": self.discovery.withdrawn},
+            "discovery": self.discovery.page(),
             "pid": os.getpid(),
             "proofs": self.prover.to_json() if self.prover is not None else [],
             "report": self.report,
@@ -176,17 +180,12 @@ class Deployment:
         if self.readiness is not None:
             self.readiness.look()
 
-    def _on_death(self, process: Process, incarnation: int) -> None:
-        began = time.monotonic()
-        count = self.discovery.withdraw(process.name)
-        if count:
-            spent = (time.monotonic() - began) * 1000
-            self._pump.log(f"withdrew {count} registrations of {process.name} in {spent:.1f} ms")
+    def _on_death(self, process: Process, incarnation: int) -> Awaitable[None] | None:
+        return self.discovery.withdraw(process.name)
 
-    async def _keep_discovery(self) -> None:
-        while True:
-            self.discovery.keep()
-            await asyncio.sleep(TOUCH_S)
+    def _before_restart(self, process: Process) -> Awaitable[None] | None:
+        # Past one node a process that starts while discovery is away only dies again, and spends the budget.
+        return None if process.role is Role.HELPER else self.discovery.reachable()
 
     def _listeners(self) -> Mapping[int, str]:
         """TCP port to the process of the plan whose tree listens on it."""
@@ -218,7 +217,9 @@ class Deployment:
             self._ready_s() or 0.0,
         )
         simulated = " (simulated)" if self.plan.simulated else ""
-        self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {self.plan.model} at {self.url}")
+        join = self.plan.join
+        what = f"{self.plan.model} at {self.url}" if join.has(Role.FRONTEND) else f"its part, {join.node}"
+        self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {what}")
         self._pump.page(report.text(self.report))
 
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:

@@ -21,6 +21,7 @@ PREFIX = "LAUNCHER_"
 SERVICE_LINK = re.compile(
     r"^LAUNCHER(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP).*)?)$|^LAUNCHER_PORT$"
 )
+RoleName = Literal["frontend", "prefill", "decode", "aggregated"]
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 PortNumber = Annotated[int, Field(ge=0, le=65535)]
 
@@ -49,12 +50,35 @@ class Settings(BaseSettings):
     state_dir: Path | None = None
     cache_dir: Path | None = None
     config_dir: Path | None = None
+    discovery: Literal["file", "etcd", "kubernetes"] = "file"
+    """How the parts of the deployment find each other; past one node etcd or kubernetes."""
+    etcd_endpoints: Word | None = None
+    """URLs, separated by commas; ETCD_ENDPOINTS where not given. Credentials are ETCD_AUTH_*, as Dynamo reads them."""
+    etcd_lease_s: Annotated[int, Field(ge=2, le=3600)] = 30
+    """Seconds that a registration outlives a process which nobody withdraws, and that etcd may be away."""
+    roles: Annotated[tuple[RoleName, ...], NoDecode] = ()
+    """The target's roles that run here; all of them where not given."""
+    advertise: Word | None = None
+    """Address (or interface) of this machine that the planes listen on past one node."""
+    node: Word | None = None
+    """What the other nodes call this one; its host name where not given."""
+    dynamo_namespace: Word | None = None
+    """Dynamo's namespace: what keeps two deployments on one etcd apart. The target's name where not given."""
+    allow_multi_node_disagg: bool = False
+    """vLLM's prefill and decode on different nodes, which the public recipe calls unsupported."""
     restart_budget: Annotated[int, Field(ge=0, le=1000)] = 5
     """Restarts of one process within ten minutes; 0 ends the run with exit code 4 at the first death."""
     python: Path | None = None
     """The interpreter that has Dynamo and the engine, where it is not the launcher's own."""
     machine: Word | None = None
     """Plan for a machine that is not this one, such as `H200` or `B200:8`; only for commands that start nothing."""
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _words(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
+        return value
 
     @field_validator("set", "ignore", mode="before")
     @classmethod

@@ -50,10 +50,13 @@ def etcd(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str,
     if not endpoints:
         yield _etcd(f"{ETCD} is empty", Severity.ERROR, "http://HOST:2379")
         return
-    ca_file = env.get("ETCD_AUTH_CA") or None
+    ca_file, certificate = env.get("ETCD_AUTH_CA") or None, env.get("ETCD_AUTH_CLIENT_CERT")
+    own = (certificate, env.get("ETCD_AUTH_CLIENT_KEY") or None) if certificate else None
     late = reach.Answer(error=f"no answer within {reach.TIMEOUT_S:g} s")
     answers = reach.together(
-        lambda endpoint: reach.get(endpoint.rstrip("/") + "/health", ca_file=ca_file), endpoints, late
+        lambda endpoint: reach.get(endpoint.rstrip("/") + "/health", ca_file=ca_file, own=own),
+        endpoints,
+        late,
     )
     healthy = sum(_healthy(answer) for answer in answers)
     for endpoint, answer in zip(endpoints, answers, strict=True):
@@ -65,6 +68,75 @@ def etcd(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str,
                 f"start etcd there, correct {ETCD} ({'default' if ETCD not in env else 'is set'}), "
                 "or use file discovery on one node",
             )
+
+
+def etcd_tls(
+    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Dynamo opens no TLS connection to an etcd of a private authority, whatever ETCD_AUTH_CA and _CLIENT_CERT say.
+
+    Measured with 1.3.1, 1.4.2 and 1.6.1 and an etcd 3.4 of one's own authority: with all three variables the runtime
+    gives up before any handshake ("Unable to connect to etcd server"); with none it knows public authorities only.
+    The launcher itself can. A forwarder on each node (stunnel or nginx as TLS client, listening on loopback)
+    helps both.
+    """
+    secure = [each for each in plan.join.endpoints if each.startswith("https:")]
+    if plan.join.backend == "etcd" and secure and environ.get("ETCD_AUTH_CA"):
+        yield Finding(
+            code="etcd-tls",
+            what=f"{secure[0]} with ETCD_AUTH_CA: Dynamo 1.3.1 to 1.6.1 was seen to open no such connection",
+            severity=Severity.WARNING,
+            where="ETCD_AUTH_CA",
+            why="every Dynamo process waits for two minutes and exits: Unable to connect to etcd server",
+            fix="a TLS forwarder on this node (stunnel, nginx) and --etcd-endpoints http://127.0.0.1:2379, or a "
+            "certificate of a public authority",
+        )
+
+
+def etcd_rights(
+    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """etcd must also let this deployment in: user and password (ETCD_AUTH_*) are asked for with every call but /health.
+
+    Each Dynamo process signs in for itself with the same variables. Keys are `v1/` and `gpt-oss-launcher/`, read and
+    write.
+    """
+    if plan.join.backend != "etcd" or any(_etcd_away(resolved, plan, machine, environ)):
+        return
+    import asyncio
+
+    from launcher.discovery import nodes
+    from launcher.discovery.etcd import Etcd, EtcdError
+
+    async def ask() -> str:
+        client = Etcd(plan.join.endpoints, environ)
+        try:
+            for prefix in (nodes.folder(plan.join.namespace), f"v1/instances/{plan.join.namespace}/"):
+                await client.range(prefix)
+        except EtcdError as error:
+            return str(error)
+        finally:
+            await client.close()
+        return ""
+
+    said = asyncio.run(ask())
+    if said:
+        user = environ.get("ETCD_AUTH_USERNAME")
+        yield Finding(
+            code="etcd-refused",
+            what=f"etcd refuses {f'the user {user}' if user else 'calls without a user'}: {said}",
+            where="ETCD_AUTH_USERNAME",
+            why="every Dynamo process would exit with the same words",
+            fix="ETCD_AUTH_USERNAME and ETCD_AUTH_PASSWORD of a user with the right to read and write v1/ and "
+            "gpt-oss-launcher/",
+        )
+
+
+def _etcd_away(
+    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
+) -> Iterator[bool]:
+    for finding in etcd(resolved, plan, machine, environ):
+        yield finding.severity is Severity.ERROR
 
 
 def _etcd(what: str, severity: Severity, fix: str) -> Finding:
@@ -177,6 +249,8 @@ def _message(body: str) -> str:
 
 CHECKS: tuple[Check, ...] = (
     Check(etcd, ("etcd-unreachable",)),
+    Check(etcd_tls, ("etcd-tls",)),
+    Check(etcd_rights, ("etcd-refused",)),
     Check(
         kubernetes,
         (

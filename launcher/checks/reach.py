@@ -24,8 +24,16 @@ class Answer(NamedTuple):
     """Why there was none, in the words of the system."""
 
 
-def get(url: str, headers: Mapping[str, str] | None = None, ca_file: str | None = None) -> Answer:
-    """GET an address. Never raises; blocking, at most a second for each of connecting and reading."""
+def get(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    ca_file: str | None = None,
+    own: tuple[str, str | None] | None = None,
+) -> Answer:
+    """GET an address. Never raises; blocking, at most a second for each of connecting and reading.
+
+    `own`: files of the certificate and key to show.
+    """
     # Here, not above: a dry run imports this module and asks nobody.
     import http.client
     import ssl
@@ -41,6 +49,8 @@ def get(url: str, headers: Mapping[str, str] | None = None, ca_file: str | None 
     try:
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=ca_file)
+            if own is not None:
+                context.load_cert_chain(*own)
             connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
         else:
             connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)

@@ -13,6 +13,7 @@ from launcher.checks.base import Group, run_checks
 from launcher.checks.ignore import Ignored, Ignores
 from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
+from launcher.plan.build import here
 from launcher.plan.model import Plan
 from launcher.target.resolve import Resolved
 
@@ -89,6 +90,9 @@ def rules(report: Report, resolved: Resolved, ignores: Ignores) -> bool:
 
 def plan_rules(report: Report, resolved: Resolved, plan: Plan, machine: Machine, ignores: Ignores) -> None:
     """The rules that need a plan and the releases that will run it, on whatever machine."""
+    if plan.join.roles:
+        # Several nodes hold it: this one's share of it is what counts here.
+        report.findings = [each for each in report.findings if each.code != "node-small"]
     for group in (plan_checks.GROUP, versions.GROUP):
         report.add(group, list(run_checks(group.checks, resolved, plan, machine)), ignores, resolved)
 
@@ -114,7 +118,7 @@ def before_start(
         (versions.INTERPRETER_GROUP, installed, elsewhere),
         (versions.INSTALLED_GROUP, installed, elsewhere),
         (inherited.GROUP, surrounded, elsewhere),
-        (machine_checks.GROUP, (resolved.target, plan, machine), ""),
+        (machine_checks.GROUP, (here(resolved.target, plan.join), plan, machine), ""),
         (model.GROUP, surrounded, elsewhere or no_model),
         (cluster.GROUP, surrounded, elsewhere or no_server),
     )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from launcher import settings as settings_module
 from launcher.checks.versions import releases
-from launcher.engines import events, vllm
+from launcher.cli import joining
+from launcher.engines import events
 from launcher.findings import Finding, LauncherError, Severity, short
 from launcher.machine import PRODUCTS, Machine, detect
 from launcher.plan.build import Planner, Request
@@ -193,6 +194,7 @@ def planned(
             )
         ) from None
     try:
+        join = joining.join_for(settings, loaded.given, target, machine)
         request = Request(
             run_dir=str(state / name),
             cache_dir=str((settings.cache_dir or settings_module.default_cache_dir()).absolute()),
@@ -203,6 +205,7 @@ def planned(
             http_port=_public_port(target.network.http_port, target.network.http_host, table, "http"),
             admin_port=_public_port(target.network.admin_port, target.network.admin_host, table, "admin"),
             inherited=dict(os.environ),
+            join=join,
             vocabulary="" if machine.simulated else _vocabulary(target),
         )
         planner = Planner(target, machine, request, table)
@@ -273,8 +276,7 @@ def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:
 
 
 def _check_socket_paths(run_dir: str, given_by: str) -> None:
-    paths = (*events.sockets(run_dir), vllm.events_socket(run_dir, "aggregated-999"))
-    longest = max(len(os.fsencode(path)) for path in paths)
+    longest = max(map(len, map(os.fsencode, events.sockets(run_dir))))
     if longest > events.LONGEST_SOCKET:
         raise LauncherError(
             Finding(

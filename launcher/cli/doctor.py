@@ -12,7 +12,7 @@ from typing import Any
 from launcher.checks import report as reports
 from launcher.checks.output import table
 from launcher.checks.report import Report
-from launcher.cli import common
+from launcher.cli import common, joining
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.machine import Machine
 
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     common.add_target_options(parser)
     common.add_machine_option(parser)
+    joining.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from launcher.cli import common
+from launcher.cli import common, joining
 from launcher.findings import Exit
 
 
@@ -14,6 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     common.add_target_options(parser)
     common.add_machine_option(parser)
+    joining.add_options(parser)
     add_output_option(parser)
     parser.add_argument(
         "--explain", action="store_true", help="show where each value of the target came from"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from launcher.cli import common
+from launcher.cli import common, joining
 from launcher.cli import plan as plan_command
 from launcher.findings import Finding, LauncherError
 
@@ -13,6 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     common.add_target_options(parser)
     common.add_machine_option(parser)
+    joining.add_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and start nothing")
     plan_command.add_output_option(parser)
 

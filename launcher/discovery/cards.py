@@ -46,17 +46,18 @@ def cards(root: Path) -> dict[int, Card]:
             continue
         number = body.get("instance_id") if isinstance(body, dict) else None
         if isinstance(number, int):
-            found[number] = _card(body.get("card_json"))
+            found[number] = card(body.get("card_json"))
     return found
 
 
-def _card(card: Any) -> Card:
-    if not isinstance(card, dict):
+def card(body: Any) -> Card:
+    """A card from its JSON (`card_json`)."""
+    if not isinstance(body, dict):
         return Card(None, None, None)
-    config = card.get("runtime_config")
+    config = body.get("runtime_config")
     config = config if isinstance(config, dict) else {}
     blocks, publishes = config.get("total_kv_blocks"), config.get("kv_event_publishing_enabled")
-    size = card.get("kv_cache_block_size")
+    size = body.get("kv_cache_block_size")
     return Card(
         size if isinstance(size, int) and size > 0 else None,
         blocks if isinstance(blocks, int) and blocks > 0 else None,

@@ -12,13 +12,18 @@ each file a JSON object.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from launcher.discovery.cards import Card, cards
+from launcher.discovery.nodes import Remote
+from launcher.supervise.events import ProcessState
 
 TTL_S = 10.0
 """Age in seconds at which Dynamo expires an entry."""
@@ -47,7 +52,7 @@ class FileDiscovery:
         self, root: Path, listeners: Callable[[], Mapping[int, str]], log: Callable[[str], None]
     ) -> None:
         """`listeners` says which process listens on which TCP port now; it is asked only about unknown ports."""
-        self._root = root / "v1"
+        self._folder, self._root = root, root / "v1"
         self._listeners = listeners
         self._log = log
         self._entries: dict[Path, Entry] = {}
@@ -71,8 +76,15 @@ class FileDiscovery:
         """A process was told to stop: what it removes now stays removed."""
         self._leaving.add(name)
 
-    def withdraw(self, name: str) -> int:
-        """A process is dead: remove its entries now. Returns how many."""
+    def withdraw(self, name: str) -> None:
+        """A process is dead: remove its entries now."""
+        began = time.monotonic()
+        count = self._withdraw(name)
+        if count:
+            spent = (time.monotonic() - began) * 1000
+            self._log(f"withdrew {count} registrations of {name} in {spent:.1f} ms")
+
+    def _withdraw(self, name: str) -> int:
         self._living.discard(name)
         self._leaving.discard(name)
         self._scan(resolve=False)
@@ -84,6 +96,31 @@ class FileDiscovery:
         self._ports = {port: owner for port, owner in self._ports.items() if owner != name}
         self._instances = {number: owner for number, owner in self._instances.items() if owner != name}
         return gone
+
+    async def run(self) -> None:
+        """Keep until cancelled."""
+        while True:
+            self.keep()
+            await asyncio.sleep(TOUCH_S)
+
+    async def reachable(self) -> None:
+        """A folder is always there."""
+
+    def cards(self) -> dict[int, Card]:
+        """What each registered worker told the router, by its id there."""
+        return cards(self._folder)
+
+    def remote(self) -> Mapping[tuple[str, int], Remote]:
+        """The workers of other nodes: there are none."""
+        return {}
+
+    def unregistered(self, states: Sequence[ProcessState]) -> list[str]:
+        """Nobody: the frontend is on this machine, and says itself whom it sees."""
+        return []
+
+    def page(self) -> dict[str, Any]:
+        """What `/status` shows of it."""
+        return {"backend": "file", "restored": self.restored, "withdrawn": self.withdrawn}
 
     def keep(self) -> None:
         """One round: touch what belongs to the living, write back what they lost, leave the rest to expire."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from launcher.plan.join import Join
 from launcher.plan.model import Process, Role, Stop
 from launcher.target.schema import Target, Workers
 
@@ -31,9 +32,10 @@ class Context:
     """The interpreter that has Dynamo and the engine."""
     run_dir: str
     discovery_dir: str
-    namespace: str
-    loopback: str
-    """Name of the loopback interface, which Dynamo and NCCL want instead of an address."""
+    join: Join
+    """Where the planes listen, and how the other parts of the deployment are found."""
+    disaggregated: bool
+    """Prefill and decode are apart, on this node or over several."""
     cache_dir: str
     """Compile caches live below it, keyed by versions, model and GPU."""
     cache_key: str

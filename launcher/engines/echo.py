@@ -65,7 +65,7 @@ class Echo:
             env=env,
             gpus=slot.gpus,
             ports=slot.ports,
-            health=Http(environment.LOOPBACK, slot.ports["system"], "/health"),
+            health=Http(context.join.host, slot.ports["system"], "/health"),
             stop=self.stop(target, slot.role),
             stop_stage=STOP_STAGE[slot.role],
             incarnation=slot.incarnation,

@@ -1,4 +1,4 @@
-"""The environment that every Dynamo process of a single-node deployment shares.
+"""The environment that every Dynamo process of a deployment shares.
 
 Each value was seen to be needed on real processes of Dynamo 1.3.1, 1.4.2 and 1.6.1 (`tests/e2e`).
 """
@@ -41,17 +41,17 @@ QUIET_BEFORE_1_4 = {
 
 def shared(context: Context, slot: Slot) -> dict[str, str]:
     """Discovery, planes and logging: the same for the frontend and every worker."""
+    join = context.join
     env = {
-        "DYN_NAMESPACE": context.namespace,
-        "DYN_DISCOVERY_BACKEND": "file",
-        "DYN_FILE_KV": context.discovery_dir,
+        "DYN_NAMESPACE": join.namespace,
+        "DYN_DISCOVERY_BACKEND": join.backend,
+        **_discovery(context),
         "DYN_REQUEST_PLANE": "tcp",
         "DYN_EVENT_PLANE": "zmq",
-        "DYN_ZMQ_BROKER_URL": events.broker_url(context.run_dir),
-        # Dynamo's planes know no authentication: on one node they stay on loopback.
-        "DYN_SYSTEM_HOST": LOOPBACK,
-        "DYN_TCP_RPC_HOST": LOOPBACK,
-        "DYN_TCP_RESPONSE_STREAM_HOST": context.loopback,
+        # Dynamo's planes know no authentication: on one node they stay on loopback, past it on one address.
+        "DYN_SYSTEM_HOST": join.host,
+        "DYN_TCP_RPC_HOST": join.host,
+        "DYN_TCP_RESPONSE_STREAM_HOST": join.interface,
         "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
         "PYTHONUNBUFFERED": "1",
     }
@@ -68,6 +68,19 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
     return env
 
 
+def _discovery(context: Context) -> dict[str, str]:
+    """Where the processes find each other, and the way of their events."""
+    join = context.join
+    if join.backend == "kubernetes":
+        # Nothing could tell brokers of each other: Dynamo's publishers bind for themselves and are found by discovery.
+        return {"DYN_EVENT_PLANE_HOST": join.host}
+    broker = {"DYN_ZMQ_BROKER_URL": events.broker_url(context.run_dir)}
+    if join.backend == "etcd":
+        # Credentials and certificates (ETCD_AUTH_*) are inherited: no plan shows them.
+        return broker | {"ETCD_ENDPOINTS": ",".join(join.endpoints), "ETCD_LEASE_TTL": str(join.lease_s)}
+    return broker | {"DYN_FILE_KV": context.discovery_dir}
+
+
 def endpoint_health() -> dict[str, str]:
     """The system port's `/health` turns 200 when the `generate` endpoint serves, not before and not never."""
     return {"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]'}
@@ -76,6 +89,6 @@ def endpoint_health() -> dict[str, str]:
 def log_filter(context: Context) -> str:
     """Value of `DYN_LOG` where nobody chose one: a level, then modules that say too much at it."""
     quiet = dict(QUIET)
-    if context.dynamo < (1, 4) and context.target.workers.disaggregated:
+    if context.dynamo < (1, 4) and context.disaggregated:
         quiet |= QUIET_BEFORE_1_4
     return ",".join(["info", *(f"{module}={level}" for module, level in quiet.items())])

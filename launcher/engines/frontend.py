@@ -9,6 +9,8 @@ from launcher.plan.model import Http, Process, Role, Stop
 # Workers send their answers back to it. The frontend's request port (1.3.1, 1.4.2) stays of the kernel's choice, on
 # loopback: a frontend that is given DYN_TCP_RPC_PORT never lists a model there.
 PORT_NEEDS = (PortNeed("stream"),)
+SILENT_S = 120
+"""Seconds without a word from a worker after which its request moves to another (past one node)."""
 
 
 def build(context: Context, slot: Slot) -> Process:
@@ -25,6 +27,10 @@ def build(context: Context, slot: Slot) -> Process:
     env = environment.shared(context, slot)
     # After this the listener closes and a 503 becomes a refused connection; streams go on either way.
     env["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"] = str(max(1, int(context.frontend_drain_s)))
+    if not context.join.alone:
+        # A node without power closes no connection: without this its streams would stand for ever. Below the longest
+        # wait for a first token it would take healthy workers for lost ones.
+        env["DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS"] = str(SILENT_S)
     env |= model.model_env(context)
     env |= flags.to_env(target.frontend.env)
     host = "127.0.0.1" if context.http_host in ("0.0.0.0", "::") else context.http_host

@@ -38,7 +38,7 @@ class Mocker:
         args: dict[str, Any] = {
             "model-path": str(simmodel.MODEL_PATH),
             "model-name": target.model.name,
-            "endpoint": f"dyn://{context.namespace}.{component}.generate",
+            "endpoint": f"dyn://{context.join.namespace}.{component}.generate",
             "engine-type": simulated_type(context),
             "block-size": target.kv.block_size,
         }
@@ -60,7 +60,7 @@ class Mocker:
             env=env,
             gpus=slot.gpus,
             ports=slot.ports,
-            health=Http(environment.LOOPBACK, slot.ports["system"], "/health"),
+            health=Http(context.join.host, slot.ports["system"], "/health"),
             stop=self.stop(target, slot.role),
             stop_stage=STOP_STAGE[slot.role],
             incarnation=slot.incarnation,
@@ -73,4 +73,4 @@ def simulated_type(context: Context) -> str:
     trtllm serves aggregated only: disaggregated it registers, looks ready and answers every request with 500
     ("mocker handoff does not support TRT-LLM", Dynamo 1.3.1 to 1.6.1), so vLLM's timing stands in there.
     """
-    return "trtllm" if context.native == "trtllm" and not context.target.workers.disaggregated else "vllm"
+    return "trtllm" if context.native == "trtllm" and not context.disaggregated else "vllm"

@@ -90,7 +90,7 @@ class Trtllm:
         env = environment.shared(context, slot) | environment.endpoint_health()
         if slot.visible:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(slot.visible)
-        env["NCCL_SOCKET_IFNAME"] = context.loopback
+        env["NCCL_SOCKET_IFNAME"] = context.join.interface
         env |= model.cache_env(context)
         env |= model.model_env(context) | model.served_by_worker(context)
         env |= flags.to_env(target.engine.env)
@@ -104,7 +104,7 @@ class Trtllm:
             gpus=slot.gpus,
             ports=slot.ports,
             files={engine_file: yaml.safe_dump(config, sort_keys=True)},
-            health=Http(environment.LOOPBACK, slot.ports["system"], "/health"),
+            health=Http(context.join.host, slot.ports["system"], "/health"),
             stop=self.stop(target, slot.role),
             stop_stage=STOP_STAGE[slot.role],
             fatal=FATAL,

@@ -41,11 +41,6 @@ OWNED = {
 """Flags that are made from a typed field, and the field: stated once, they cannot disagree."""
 
 
-def events_socket(run_dir: str, name: str) -> str:
-    """The unix socket on which a worker publishes its KV events; a restarted worker binds it anew."""
-    return f"{run_dir}/kv.{name}"
-
-
 def publishes(target: Target, role: Role) -> bool:
     """Whether a worker of the role publishes KV events: decode workers reuse no prefix, so they do not."""
     return (
@@ -87,6 +82,8 @@ class Vllm:
         if target.kv.transfer is not None and role is not Role.AGGREGATED:
             # vLLM adds the rank to the port that it is given.
             needs.append(PortNeed("nixl", max(2, workers.tensor_parallel)))
+        if publishes(target, role):
+            needs.append(PortNeed("kv-events"))
         return tuple(needs)
 
     def stop(self, target: Target, role: Role) -> Stop:
@@ -125,10 +122,8 @@ class Vllm:
                 "enable_kv_cache_events": True,
                 "publisher": "zmq",
                 "topic": "kv-events",
-                # vLLM binds where the address has a `*` (which means all interfaces) or is a unix socket, and connects
-                # anywhere else: tcp://127.0.0.1:PORT publishes into nothing, in silence (0.23.0, seen on an H200).
-                # Dynamo's side, in the same process, connects to what stands here.
-                "endpoint": f"ipc://{events_socket(context.run_dir, slot.name)}",
+                # The consumer is in the same process: nothing else needs to reach it.
+                "endpoint": f"tcp://{environment.LOOPBACK}:{slot.ports['kv-events']}",
             }
         if target.parsers.reasoning is not None:
             args["dyn-reasoning-parser"] = target.parsers.reasoning
@@ -141,7 +136,7 @@ class Vllm:
             env=self._env(context, slot, workers),
             gpus=slot.gpus,
             ports=slot.ports,
-            health=Http(environment.LOOPBACK, slot.ports["system"], "/health"),
+            health=Http(context.join.host, slot.ports["system"], "/health"),
             stop=self.stop(target, slot.role),
             stop_stage=STOP_STAGE[slot.role],
             fatal=FATAL,
@@ -156,21 +151,22 @@ class Vllm:
         if slot.visible:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(slot.visible)
         env |= {
-            "VLLM_HOST_IP": environment.LOOPBACK,
-            "GLOO_SOCKET_IFNAME": context.loopback,
-            "NCCL_SOCKET_IFNAME": context.loopback,
+            "VLLM_HOST_IP": context.join.host,
+            "GLOO_SOCKET_IFNAME": context.join.interface,
+            "NCCL_SOCKET_IFNAME": context.join.interface,
         }
         if "nixl" in slot.ports:
             env |= {
-                "VLLM_NIXL_SIDE_CHANNEL_HOST": environment.LOOPBACK,
+                "VLLM_NIXL_SIDE_CHANNEL_HOST": context.join.host,
                 "VLLM_NIXL_SIDE_CHANNEL_PORT": str(slot.ports["nixl"]),
                 # vLLM sets it only if NIXL is not imported yet, and Dynamo imports NIXL first.
                 "UCX_RCACHE_MAX_UNRELEASED": "1024",
                 # UCX writes into the log by which lane it moves KV: the transfer proof reads it there.
                 "UCX_PROTO_INFO": "y",
-                # UCX would listen on every interface's address.
-                "UCX_NET_DEVICES": context.loopback,
             }
+            if context.join.alone:
+                # UCX would listen on every interface's address. Past one node it may need the RDMA devices, too.
+                env["UCX_NET_DEVICES"] = context.join.interface
         env |= model.cache_env(context)
         env |= model.model_env(context) | model.served_by_worker(context)
         env |= flags.to_env(context.target.engine.env)

@@ -65,7 +65,7 @@ class Scrape:
 def targets(plan: Plan, states: Sequence[ProcessState], host: str) -> list[Target]:
     """The running children that have a page: workers on their system port, the frontend on its API's.
 
-    `host`: where the frontend is reached; the workers' own planes are on loopback always.
+    `host`: where the frontend is reached; the workers' own planes are on the plan's address.
     """
     gpus = {process.name: ",".join(process.gpus) for process in plan.processes}
     found = []
@@ -73,7 +73,7 @@ def targets(plan: Plan, states: Sequence[ProcessState], host: str) -> list[Targe
         frontend = state.role is Role.FRONTEND
         port = state.ports.get("http" if frontend else "system")
         if port is not None and state.pid is not None:
-            url = f"http://{host if frontend else '127.0.0.1'}:{port}/metrics"
+            url = f"http://{host if frontend else plan.join.host}:{port}/metrics"
             found.append(Target(state.name, state.role.value, gpus.get(state.name, ""), url))
     return found
 

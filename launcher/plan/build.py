@@ -13,9 +13,10 @@ from launcher.machine import Machine
 from launcher.plan import deadlines, gpus
 from launcher.plan.claims import claims
 from launcher.plan.gpus import Assignment
+from launcher.plan.join import ALONE, Join
 from launcher.plan.model import Plan, Process, Role
 from launcher.plan.ports import NoPorts, PortTable
-from launcher.target.schema import Target, Workers
+from launcher.target.schema import Roles, Target, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Request:
     """The API's port, already chosen where the target left it open."""
     admin_port: int
     inherited: Mapping[str, str]
+    join: Join = ALONE
     vocabulary: str = ""
     """Folder of the harmony vocabulary on this machine, where one was found."""
 
@@ -41,7 +43,9 @@ class Planner:
     """Makes the plan, and later each restarted process: same name and role, fresh ports."""
 
     def __init__(self, target: Target, machine: Machine, request: Request, ports: PortTable) -> None:
-        self.target = target
+        self.disaggregated = any(role is not Role.AGGREGATED for role, _ in target.workers.items())
+        self._join = _named(request.join, target, machine)
+        self.target = target = here(target, request.join)
         self.machine = machine
         self._request = request
         self._ports = ports
@@ -55,7 +59,12 @@ class Planner:
         """The whole deployment. Raises LauncherError where the ports do not suffice."""
         target, context = self.target, self._context
         try:
-            processes = [events.build(self._context), self._frontend(0)]
+            processes = []
+            if events.wanted(context.join):
+                ports = self._take(events.NAME, events.port_needs(context.join))
+                processes.append(events.build(context, ports))
+            if context.join.has(Role.FRONTEND.value):
+                processes.append(self._frontend(0))
             for role, workers in target.workers.items():
                 processes += [self._worker(role, workers, index, 0) for index in range(workers.count)]
         except NoPorts as error:
@@ -81,7 +90,8 @@ class Planner:
                 for role, workers in target.workers.items()
             },
             notes=tuple(self._notes()),
-            claims=claims(target, processes),
+            claims=claims(target, processes, disaggregated=self.disaggregated),
+            join=context.join,
         )
 
     def respawn(self, process: Process, incarnation: int) -> Process:
@@ -90,7 +100,7 @@ class Planner:
         Raises LauncherError where the block of ports is used up.
         """
         if process.role is Role.HELPER:
-            return events.build(self._context, incarnation)
+            return events.build(self._context, process.ports, incarnation)
         own = [port for purpose, port in process.ports.items() if purpose != "http"]
         self._ports.release(own)
         try:
@@ -135,15 +145,14 @@ class Planner:
 
     def _make_context(self) -> Context:
         target, request = self.target, self._request
-        loopback = next((interface.name for interface in self.machine.interfaces if interface.loopback), "lo")
         return Context(
             target=target,
             dynamo=request.dynamo,
             python=request.python,
             run_dir=request.run_dir,
             discovery_dir=f"{request.run_dir}/discovery",
-            namespace=target.name,
-            loopback=loopback,
+            join=self._join,
+            disaggregated=self.disaggregated,
             cache_dir=request.cache_dir,
             cache_key=self._cache_key(),
             http_host=target.network.http_host,
@@ -178,12 +187,28 @@ class Planner:
             )
         elif self._context.simulated:
             notes.append("Simulated: no model is computed; text and timing come from Dynamo's simulator.")
-            if self._request.native == "trtllm" and self.target.workers.disaggregated:
+            if self._request.native == "trtllm" and self.disaggregated:
                 notes.append(
                     "The simulator's TensorRT-LLM type cannot hand over from prefill to decode "
                     "(Dynamo 1.3.1 to 1.6.1): its vLLM type stands in."
                 )
         return notes
+
+
+def _named(join: Join, target: Target, machine: Machine) -> Join:
+    """The join of a request that says nothing about it: this machine alone."""
+    if join.namespace:
+        return join
+    loopback = next((interface.name for interface in machine.interfaces if interface.loopback), "lo")
+    return dataclasses.replace(join, namespace=target.name, interface=loopback)
+
+
+def here(target: Target, join: Join) -> Target:
+    """The target with those of its workers that run on this node."""
+    if not join.roles:
+        return target
+    local = {role.value: workers for role, workers in target.workers.items() if join.has(role.value)}
+    return target.model_copy(update={"workers": Roles(**local)})
 
 
 def _no_ports(error: NoPorts, target: Target) -> Finding:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from launcher.engines import vllm
 from launcher.plan.kv_size import floor_tokens
-from launcher.plan.model import WORKER_ROLES, Claims, Process
+from launcher.plan.model import WORKER_ROLES, Claims, Process, Role
 from launcher.target.schema import Target
 
 
-def claims(target: Target, processes: Sequence[Process]) -> Claims:
+def claims(target: Target, processes: Sequence[Process], *, disaggregated: bool) -> Claims:
     """The claims of a target that became these processes."""
     proofs, speaks = target.proofs, speaks_harmony(target)
     floors = {role.value: floor_tokens(target, role, workers) for role, workers in target.workers.items()}
@@ -22,8 +22,10 @@ def claims(target: Target, processes: Sequence[Process]) -> Claims:
             "fast lane": proofs.fast_lane,
         },
         harmony=speaks,
+        disaggregated=disaggregated,
         block_size=target.kv.block_size,
         longest=_longest(target),
+        kv_events=vllm.publishes(target, Role.PREFILL if disaggregated else Role.AGGREGATED),
         publishers=tuple(
             process.name
             for process in processes

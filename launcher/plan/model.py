@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from launcher.plan.join import ALONE, Join
+
 
 class Role(enum.StrEnum):
     """What a process does in a deployment."""
@@ -149,12 +151,16 @@ class Claims:
     """Proof to `require`, `warn` or `skip`; see `launcher.target.proofs`."""
     harmony: bool = False
     """Answers are harmony text, so that reasoning and tool calls can be proven."""
+    disaggregated: bool = False
+    """A prompt and its answer are computed by different workers, which may be on different nodes."""
     block_size: int = 0
     """Tokens of one KV block."""
     longest: int = 131072
     """Tokens of prompt and answer together that every worker takes."""
+    kv_events: bool = False
+    """The router goes by the KV events of prefill (or aggregated) workers, on whatever node they are."""
     publishers: tuple[str, ...] = ()
-    """Processes that publish the KV events by which the router goes; empty where it does not go by events."""
+    """This node's processes that publish them."""
     transfer: str = ""
     """What moves KV from prefill to decode: `nixl`, `ucx`; empty where nothing real does."""
     kv_floor: Mapping[str, int] = field(default_factory=dict)
@@ -187,6 +193,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What a reader of the plan should know, such as what a simulated run replaces."""
     claims: Claims = Claims()
+    join: Join = ALONE
 
     def process(self, name: str) -> Process:
         """The process of that name; KeyError where the plan has none."""
@@ -219,6 +226,7 @@ class Plan:
             "scrub": list(self.scrub),
             "notes": list(self.notes),
             "claims": dataclasses.asdict(self.claims),
+            "join": self.join.to_json(),
             "hash": self.hash(),
         }
 

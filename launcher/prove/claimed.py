@@ -61,7 +61,7 @@ class Claimed:
         name, claims = kv_routing.NAME, self._plan.claims
         if self.policy(name) == "skip":
             return (skipped(name, OFF),)
-        if not claims.publishers:
+        if not claims.kv_events:
             return (skipped(name, "the router does not go by KV events"),)
         if "--no-router-kv-events" in self._plan.process(Role.FRONTEND.value).argv:
             fix = "remove --no-router-kv-events, or say so with router.approximate=true"
@@ -70,9 +70,10 @@ class Claimed:
         members, fault = await self._members()
         if fault:
             return (failed(name, fault),)
+        publishing = (Role.PREFILL if self._disaggregated else Role.AGGREGATED,)
         test = KvRouting(
             self._frontend,
-            {member.number: member.name for member in members if member.name in claims.publishers},
+            {member.number: member.name for member, role in members if role in publishing},
             disaggregated=self._disaggregated,
             block_size=claims.block_size or None,
             registered=self._evidence.cards(),
@@ -89,11 +90,10 @@ class Claimed:
         members, fault = await self._members()
         if fault:
             return (failed(transfer.NAME, fault),)
-        roles = {process.name: process.role for process in self._plan.workers}
         test = Transfer(
             self._frontend,
-            [member for member in members if roles[member.name] is Role.PREFILL],
-            [member for member in members if roles[member.name] is Role.DECODE],
+            [member for member, role in members if role is Role.PREFILL],
+            [member for member, role in members if role is Role.DECODE],
             self._evidence.ears.lanes,
             simulated=self._plan.simulated,
             longest=self._plan.claims.longest,
@@ -102,14 +102,18 @@ class Claimed:
 
     @property
     def _disaggregated(self) -> bool:
-        return any(process.role is Role.PREFILL for process in self._plan.workers)
+        return self._plan.claims.disaggregated
 
-    async def _members(self) -> tuple[list[Member], str]:
-        """The healthy workers with their ids in the router, in the plan's order; or why that cannot be said."""
+    async def _members(self) -> tuple[list[tuple[Member, Role]], str]:
+        """The workers with their ids in the router; or why that cannot be said.
+
+        This node's in the plan's order, then those of other nodes that the frontend sees.
+        """
         instances, why = await self._frontend.instances()
         if instances is None:
             return [], f"the frontend does not answer: {why}"
-        numbers = {instance.port: instance.number for instance in instances}
+        host = self._plan.join.host
+        numbers = {each.port: each.number for each in instances if each.host == host}
         members = []
         for state in self._snapshot():
             if state.role not in WORKER_ROLES or not state.healthy:
@@ -117,5 +121,11 @@ class Claimed:
             number = numbers.get(state.ports.get("rpc"))
             if number is None:
                 return [], f"{state.name} is not seen by the frontend"
-            members.append(Member(state.name, number, f"http://127.0.0.1:{state.ports.get('system')}"))
+            here = Member(state.name, number, f"http://{host}:{state.ports.get('system')}")
+            members.append((here, state.role))
+        remote = self._evidence.remote()
+        for each in instances:
+            found = remote.get((each.host, each.port or 0))
+            if found is not None:
+                members += [(Member(found.name, each.number, found.metrics), Role(found.role))]
         return members, ""

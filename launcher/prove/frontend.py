@@ -113,7 +113,9 @@ class Frontend:
             if isinstance(entry, dict) and entry.get("endpoint") == "generate":
                 number = entry.get("instance_id")
                 if isinstance(number, int):
-                    found.append(Instance(number, str(entry.get("component")), _port(entry.get("transport"))))
+                    found.append(
+                        Instance(number, str(entry.get("component")), *_address(entry.get("transport")))
+                    )
         return found, ""
 
     async def routable(self) -> str:
@@ -148,14 +150,15 @@ class Instance:
     """Its id, by which a request can be sent to it."""
     component: str
     """`prefill` or `backend`."""
+    host: str
     port: int | None
     """Where it takes requests."""
 
 
-def _port(transport: Any) -> int | None:
+def _address(transport: Any) -> tuple[str, int | None]:
     """`{"tcp": "127.0.0.1:24002/..."}` or the string alone."""
     address = transport.get("tcp") if isinstance(transport, dict) else transport
     if not isinstance(address, str):
-        return None
-    digits = address.removeprefix("tcp://").partition("/")[0].rpartition(":")[2]
-    return int(digits) if digits.isdecimal() else None
+        return "", None
+    host, _, digits = address.removeprefix("tcp://").partition("/")[0].rpartition(":")
+    return host, int(digits) if digits.isdecimal() else None

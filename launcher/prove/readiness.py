@@ -27,7 +27,9 @@ class Readiness:
         prover: Prover,
         snapshot: Callable[[], Sequence[ProcessState]],
         announce: Callable[[str], None],
+        unregistered: Callable[[Sequence[ProcessState]], list[str]] = lambda states: [],
     ) -> None:
+        """`unregistered`: the workers that are not in discovery, where it can say."""
         self.reasons: list[str] = ["starting"]
         self.ready = False
         self.ready_at: float | None = None
@@ -40,6 +42,7 @@ class Readiness:
         self._prover = prover
         self._snapshot = snapshot
         self._announce = announce
+        self._unregistered = unregistered
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -93,12 +96,18 @@ class Readiness:
 
     async def _missing(self) -> list[str]:
         states = {state.name: state for state in self._snapshot()}
-        frontend = states[Role.FRONTEND.value]
+        frontend = states.get(Role.FRONTEND.value)
+        if frontend is None:
+            # A part without one: its workers are well and can be found; whether anybody looks is the others' matter.
+            absent = set(self._unregistered(list(states.values())))
+            here = {state.ports.get("rpc") for state in states.values() if state.name not in absent}
+            return self._workers(states, here, "in discovery")
         seen: set[int | None] | None = None
         why = ""
         if frontend.healthy:
             instances, why = await self._frontend.instances()
-            seen = None if instances is None else {instance.port for instance in instances}
+            if instances is not None:
+                seen = {each.port for each in instances if each.host == self._plan.join.host}
         reasons = []
         if not frontend.healthy:
             reasons.append(_unhealthy(frontend))
@@ -112,7 +121,12 @@ class Readiness:
             return [blocked]
         return self._prover.look(was_ready=self.ready_at is not None)
 
-    def _workers(self, states: Mapping[str, ProcessState], seen: set[int | None] | None) -> list[str]:
+    def _workers(
+        self,
+        states: Mapping[str, ProcessState],
+        seen: set[int | None] | None,
+        where: str = "seen by the frontend",
+    ) -> list[str]:
         """What each role lacks: before the first time every worker counts, afterwards `min_ready` of a role."""
         reasons = []
         for role in WORKER_ROLES:
@@ -124,7 +138,7 @@ class Readiness:
                 if not state.healthy:
                     lacking.append(_unhealthy(state))
                 elif seen is not None and state.ports.get("rpc") not in seen:
-                    lacking.append(f"{state.name} is not seen by the frontend")
+                    lacking.append(f"{state.name} is not {where}")
                 else:
                     good += 1
             needed = good + len(lacking) if self.ready_at is None else self._plan.min_ready.get(role.value, 0)

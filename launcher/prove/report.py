@@ -68,7 +68,7 @@ def build(
         "processes": processes,
         "proofs": [dict(proof) for proof in proofs],
         "warnings": warnings,
-        "curl": curl(plan.model, url),
+        "curl": curl(plan.model, url) if plan.join.has("frontend") else "",
     }
 
 
@@ -90,7 +90,9 @@ def text(report: Mapping[str, Any]) -> str:
         rule,
         *_table(report),
         "",
-        " proven",
+        " proven"
+        if report["curl"]
+        else " a part of the deployment: what holds is proven where the frontend is",
     ]
     for proof in report["proofs"]:
         mark = MARKS[Outcome(proof["outcome"])]
@@ -100,7 +102,8 @@ def text(report: Mapping[str, Any]) -> str:
         lines += ["", " warnings"]
         for warning in report["warnings"]:
             lines += _wrapped("   ! ", warning)
-    lines += ["", " try it", f"   {report['curl']}", f"   curl {report['admin']}/status", rule]
+    lines += ["", " try it", *([f"   {report['curl']}"] if report["curl"] else [])]
+    lines += [f"   curl {report['admin']}/status", rule]
     return "\n".join(lines)
 
 

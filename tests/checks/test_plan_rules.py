@@ -9,8 +9,10 @@ import pytest
 from launcher.checks import inherited
 from launcher.checks import plan as plan_checks
 from launcher.checks.base import background_of, run_checks
+from launcher.checks.plan import spread
 from launcher.findings import Finding, Severity
-from launcher.plan.model import Plan
+from launcher.plan.join import Join
+from launcher.plan.model import Plan, Role
 from launcher.target.catalog import names
 from tests.checks.subjects import codes, machine_for, plan_of, resolved
 
@@ -79,8 +81,37 @@ def test_one_discovery_backend_for_all() -> None:
     assert "'etcd'" in one(said("h200-agg", *(name + "etc" for name in both)), "discovery-unknown").fix
 
 
+@pytest.mark.parametrize(
+    ("backend", "host", "code"),
+    [
+        ("etcd", "10.0.0.2", "planes-open"),
+        ("kubernetes", "10.0.0.2", "planes-open"),
+        ("etcd", "127.0.0.1", "advertise-loopback"),
+    ],
+)
+def test_who_reaches_the_planes_past_one_node(backend: str, host: str, code: str) -> None:
+    subject, machine = resolved("sim"), machine_for("sim")
+    plan, _ = plan_of(subject, machine)
+    plan = dataclasses.replace(plan, join=Join(backend, host, "eth0", "sim", "node"))
+    (finding,) = spread.planes(subject, plan, machine)
+    assert (finding.code, finding.severity is ERROR) == (code, False)
+
+
+@pytest.mark.parametrize(("allowed", "severity"), [(False, ERROR), (True, WARNING)])
+def test_vllms_roles_on_different_nodes(allowed: bool, severity: Severity) -> None:
+    subject, machine = resolved("h200-disagg"), machine_for("h200-disagg")
+    plan, _ = plan_of(subject, machine)
+    processes = tuple(process for process in plan.processes if process.role is Role.PREFILL)
+    plan = dataclasses.replace(
+        plan, processes=processes, join=Join("etcd", "10.0.0.2", roles=("prefill",), disagg=allowed)
+    )
+    (finding,) = spread.disaggregated(subject, plan, machine)
+    assert (finding.code, finding.severity) == ("disagg-nodes", severity)
+
+
 def test_every_code_of_a_plan_is_seen() -> None:
-    seen = {"grace-short", "start-short", "port-twice", "cache-split", "discovery-mixed", "discovery-unknown"}
+    seen = {"grace-short", "start-short", "port-twice", "cache-split", "discovery-mixed", "discovery-unknown",
+            "disagg-nodes", "advertise-loopback", "planes-open"}  # fmt: skip
     declared = {code for check in plan_checks.CHECKS for code in check.codes}
     assert declared == seen
     assert all(background_of(plan_checks.CHECKS, code) for code in declared)

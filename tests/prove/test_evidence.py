@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.discovery.cards import Card, cards
+from launcher.discovery.nodes import Remote
 from launcher.prove.ears import Ears
 from launcher.prove.evidence import Evidence
 from launcher.supervise.logpump import LogPump
@@ -39,13 +40,29 @@ def test_cards(tmp_path: Path) -> None:
     assert cards(tmp_path / "nothing") == {}
 
 
+class Registered:
+    """Two workers of this node, and their cards in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def cards(self) -> dict[int, Card]:
+        return cards(self._root)
+
+    def owners(self) -> dict[int, str]:
+        return {1: "prefill-0", 2: "decode-0"}
+
+    def remote(self) -> dict[tuple[str, int], Remote]:
+        return {}
+
+
 def test_the_log_knows_better_than_the_card(tmp_path: Path) -> None:
     """With sliding windows vLLM's blocks times their size are not the tokens that fit."""
     ears = Ears()
     register(tmp_path, "a", card(1))
     register(tmp_path, "b", card(2))
     register(tmp_path, "c", card(3))
-    evidence = Evidence(ears, tmp_path, lambda: {1: "prefill-0", 2: "decode-0"})
+    evidence = Evidence(ears, Registered(tmp_path))
     assert evidence.kv_tokens() == {"prefill-0": 1048576, "decode-0": 1048576}
     ears.hear("decode-0", ["GPU KV cache size: 2,657,749 tokens"])
     assert evidence.kv_tokens() == {"prefill-0": 1048576, "decode-0": 2657749}

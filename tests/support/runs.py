@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,13 +29,22 @@ class Run:
     """`python -m launcher ...` as a child of the test; use it as a context manager."""
 
     def __init__(
-        self, target: str, *options: str, state: Path, python: str = sys.executable, **env: str
+        self,
+        target: str,
+        *options: str,
+        state: Path,
+        python: str = sys.executable,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+        **env: str,
     ) -> None:
+        """`host`: where it is reached; `prefix`: what puts it on another node."""
+        self.host = host
         self.state = state
         self.lines: list[str] = []
         self.argv = [
-            python, "-m", "launcher", "--target", target, "--http-host", "127.0.0.1", "--http-port", "0",
-            "--admin-port", "0", "--state-dir", str(state), *options,
+            *prefix, python, "-m", "launcher", "--target", target, "--http-host", host, "--http-port", "0",
+            "--admin-host", host, "--admin-port", "0", "--state-dir", str(state), *options,
         ]  # fmt: skip
         self.env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
         self.http_port = self.admin_port = 0
@@ -71,7 +80,7 @@ class Run:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.http_port}"
+        return f"http://{self.host}:{self.http_port}"
 
     @functools.cached_property
     def model(self) -> str:
@@ -106,7 +115,7 @@ class Run:
 
     def admin(self, path: str) -> tuple[int, str]:
         """Status and body of an admin page; status 0 where nobody answers."""
-        return get(f"http://127.0.0.1:{self.admin_port}{path}")
+        return get(f"http://{self.host}:{self.admin_port}{path}")
 
     def status(self) -> dict[str, Any]:
         """The page `/status`."""

@@ -36,7 +36,7 @@ def bound(plan: Plan) -> list[Bound]:
         for purpose, port in process.ports.items():
             if port not in seen:
                 seen.add(port)
-                found.append(Bound(LOOPBACK, port, f"{process.name} {purpose}", "--base-port"))
+                found.append(Bound(plan.join.host, port, f"{process.name} {purpose}", "--base-port"))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.checks.base import Check, Group
-from launcher.checks.plan import timing, wiring
+from launcher.checks.plan import spread, timing, wiring
 from launcher.findings import Exit
 
 CHECKS: tuple[Check, ...] = (
@@ -11,6 +11,8 @@ CHECKS: tuple[Check, ...] = (
     Check(timing.start, ("start-short",)),
     Check(wiring.ports_distinct, ("port-twice",)),
     Check(wiring.one_cache, ("cache-split",)),
+    Check(spread.disaggregated, ("disagg-nodes",)),
+    Check(spread.planes, ("advertise-loopback", "planes-open")),
     Check(wiring.discovery, ("discovery-mixed", "discovery-unknown")),
 )
 

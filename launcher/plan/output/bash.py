@@ -39,6 +39,8 @@ def render(plan: Plan) -> str:
     if plan.notes:
         lines += [f"# {note}" for note in plan.notes]
     lines += list(_scrub(plan))
+    if not plan.join.alone:
+        lines += list(_peers())
     written: set[str] = set()
     for process in plan.processes:
         for path, text in process.files.items():
@@ -49,6 +51,11 @@ def render(plan: Plan) -> str:
         lines += ["", *_process(process, plan)]
     lines += ["", 'echo "started ${#pids[@]} processes; logs in $RUN/logs"', "wait"]
     return "\n".join(lines) + "\n"
+
+
+def _peers() -> Iterator[str]:
+    yield "# The other nodes' events, tcp://ADDRESS:PORT of each (see their plans). The launcher finds them by itself."
+    yield 'printf "%s\\n" ${EVENT_PEERS:-} > "$RUN/ev.peers"'
 
 
 def _scrub(plan: Plan) -> Iterator[str]:
