@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from launcher import settings as settings_module
 from launcher.checks.versions import releases
 from launcher.cli import joining
-from launcher.engines import events
+from launcher.engines import events, vllm
 from launcher.findings import Finding, LauncherError, Severity, short
 from launcher.machine import PRODUCTS, Machine, detect
 from launcher.plan.build import Planner, Request
@@ -276,7 +276,8 @@ def _public_port(wanted: int, host: str, table: PortTable, purpose: str) -> int:
 
 
 def _check_socket_paths(run_dir: str, given_by: str) -> None:
-    longest = max(map(len, map(os.fsencode, events.sockets(run_dir))))
+    paths = (*events.sockets(run_dir), vllm.events_socket(run_dir, "aggregated-999"))
+    longest = max(len(os.fsencode(path)) for path in paths)
     if longest > events.LONGEST_SOCKET:
         raise LauncherError(
             Finding(

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     number(
         maker,
         "--shared",
-        help="tokens of the prefix that all sessions share (default: an eighth of the input)",
+        help="tokens of the prefix that all sessions share (default: five eighths of the input)",
     )
     number(maker, "--limit", help="context length (default: the target's)")
     number(maker, "--seed", help="default: the target's")

@@ -41,6 +41,11 @@ OWNED = {
 """Flags that are made from a typed field, and the field: stated once, they cannot disagree."""
 
 
+def events_socket(run_dir: str, name: str) -> str:
+    """The unix socket on which a worker publishes its KV events; a restarted worker binds it anew."""
+    return f"{run_dir}/kv.{name}"
+
+
 def publishes(target: Target, role: Role) -> bool:
     """Whether a worker of the role publishes KV events: decode workers reuse no prefix, so they do not."""
     return (
@@ -82,8 +87,6 @@ class Vllm:
         if target.kv.transfer is not None and role is not Role.AGGREGATED:
             # vLLM adds the rank to the port that it is given.
             needs.append(PortNeed("nixl", max(2, workers.tensor_parallel)))
-        if publishes(target, role):
-            needs.append(PortNeed("kv-events"))
         return tuple(needs)
 
     def stop(self, target: Target, role: Role) -> Stop:
@@ -122,8 +125,10 @@ class Vllm:
                 "enable_kv_cache_events": True,
                 "publisher": "zmq",
                 "topic": "kv-events",
-                # The consumer is in the same process: nothing else needs to reach it.
-                "endpoint": f"tcp://{environment.LOOPBACK}:{slot.ports['kv-events']}",
+                # vLLM binds where the address has a `*` (which means all interfaces) or is a unix socket, and connects
+                # anywhere else: tcp://127.0.0.1:PORT publishes into nothing, in silence (0.23.0, seen on an H200).
+                # Dynamo's side, in the same process, connects to what stands here.
+                "endpoint": f"ipc://{events_socket(context.run_dir, slot.name)}",
             }
         if target.parsers.reasoning is not None:
             args["dyn-reasoning-parser"] = target.parsers.reasoning

@@ -3,8 +3,8 @@
     python -m tests.gpu.stage FOLDER --vocabulary o200k_base.tiktoken
 
 FOLDER/hf-small and FOLDER/hf-full become caches (HF_HOME) that hold openai/gpt-oss-120b, openai/gpt-oss-20b and an
-EAGLE3 head; hf-small with 4 layers and 8 experts, hf-full with the 120b's own shape. There are no weights: serve with
-`--load-format dummy`. Needs transformers 4 with tiktoken, which vLLM brings.
+EAGLE3 head; hf-small with 8 layers (EAGLE3 reads three different ones) and 8 experts, hf-full with the 120b's own
+shape. There are no weights: serve with `--load-format dummy`. Needs transformers 4 with tiktoken, which vLLM brings.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def stage(folder: Path, vocabulary: Path) -> None:
         shutil.copy(vocabulary, folder / "voc" / VOCABULARY)
     if not (folder / "model" / "tokenizer.json").exists():
         tokenizer(vocabulary, folder / "model")
-    lay_out(folder / "hf-small", folder / "model", config(4, 8))
+    lay_out(folder / "hf-small", folder / "model", config(8, 8))
     lay_out(folder / "hf-full", folder / "model", config(36, 128))
 
 
