@@ -115,4 +115,8 @@ def _text(page: dict[str, Any], *, as_json: bool, compact: bool = False) -> str:
                 markup=False,
             )
             console.print(f"  {incident['path']}", style="dim", markup=False, soft_wrap=True)
+        earlier = page.get("earlier_incidents") or {}
+        if count := earlier.get("count"):
+            text = f"{count} earlier incident{'s' * (count > 1)} in {earlier['folder']}"
+            console.print(text, style="dim", markup=False, soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"

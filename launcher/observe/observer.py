@@ -67,10 +67,11 @@ class Observer:
         self.started_wall = time.time()
         self.masker = Masker([os.environ, *(process.env for process in plan.processes)])
         self.history = History()
+        self._incidents = Store(folder(plan.run_dir, source.log_dir))
         self.incidents = Incidents(
             plan,
             self.history,
-            Store(folder(plan.run_dir, source.log_dir)),
+            self._incidents,
             self.masker,
             snapshot=source.snapshot,
             records=pump.last_records,
@@ -124,6 +125,7 @@ class Observer:
             "gpus": [gpu.to_json() for gpu in self.gpus.last],
             "logs": {"lines": source.pump.lines, "dropped": source.pump.writer.dropped},
             "incidents": self.incidents.newest(EVENTS),
+            "earlier_incidents": {"count": self.incidents.earlier, "folder": str(self._incidents.folder)},
             "errors": errors(source.pump.last_records, states),
             "faults": [
                 event.to_json() | {"text": str(event)} for event in list(self.history.faults)[-EVENTS:]

@@ -61,6 +61,12 @@ def test_ready_is_exit_0_and_a_table(capsys: pytest.CaptureFixture[str]) -> None
     assert "\x1b" not in out
 
 
+def test_incidents_of_earlier_runs_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(page(incidents=[], earlier_incidents={"count": 4, "folder": "/state/incidents"})) as url:
+        main(["status", "--url", url])
+    assert capsys.readouterr().out.splitlines()[-1] == "4 earlier incidents in /state/incidents"
+
+
 def test_not_ready_is_exit_3_with_the_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(page(ready=False, reasons=["decode-0 is loading"])) as url:
         assert main(["status", "--url", url]) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,10 +217,33 @@ def test_the_number_of_files_is_bounded_and_the_newest_stay(tmp_path: Path) -> N
     ]
 
 
-def test_the_incidents_of_an_earlier_run_are_listed_too(tmp_path: Path) -> None:
-    play(tmp_path, lambda scene: scene.see(Kind.EXITED, exit=killed()))
+def test_of_earlier_runs_only_those_of_the_same_target_count_and_none_is_listed(tmp_path: Path) -> None:
+    for target in ("sim", "other"):
+        play(tmp_path, lambda scene: scene.see(Kind.EXITED, exit=killed(), at=130.0))
+        path = max(tmp_path.glob("*.json"))
+        path.write_text(path.read_text().replace('"target": "sim"', f'"target": "{target}"'))
+        path.rename(tmp_path / f"20260101-000000.000-{target}.json")
     scene = play(tmp_path, lambda scene: scene.see(Kind.EXITED, "decode-1", at=120.0, exit=killed()))
-    assert [each["process"] for each in scene.incidents.newest(5)] == ["decode-1", "decode-0"]
+    assert [each["process"] for each in scene.incidents.newest(5)] == ["decode-1"]
+    assert scene.incidents.earlier == 1
+
+
+def test_a_run_that_ends_meanwhile_is_an_outcome(tmp_path: Path) -> None:
+    def script(scene: Scene) -> None:
+        scene.see(Kind.EXITED, exit=killed())
+        scene.see(Kind.RESTARTING, at=110.2, seconds=0.5)
+
+    (incident,) = play(tmp_path, script).files
+    assert incident["outcome"] == "restarted after 0.5 s, and the run ended before it was ready"
+
+
+def test_what_a_killed_writer_left_is_removed_at_the_start(tmp_path: Path) -> None:
+    left, written = (tmp_path / f".20260101-000000.000-run.json.{pid}" for pid in (7, 8))
+    for path in (left, written):
+        path.touch()
+    os.utime(left, (1.0, 1.0))
+    play(tmp_path, lambda scene: None)
+    assert list(tmp_path.iterdir()) == [written]
 
 
 @pytest.mark.parametrize("spoil", ["a file", "no access"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from launcher.observe.incident.text import render
 
 KEEP = 20
 """Newest incidents kept, over all runs that share the folder."""
+ABANDONED_S = 60.0
+"""Age of a temporary file, in seconds, from which nobody is still writing it."""
 TERMINATION_LOG = Path("/dev/termination-log")
 """What the kubelet reads after the container's end (terminationMessagePath); it takes 4096 bytes."""
 SUMMARY = ("id", "time", "kind", "process", "what", "outcome", "target")
@@ -42,8 +45,21 @@ class Store:
                     each.unlink()
         return path
 
+    def tidy(self) -> None:
+        """Remove what a launcher that was killed while it wrote has left."""
+        # By age, not by pid: the folder may be shared with pods, whose pids say nothing here.
+        before = time.time() - ABANDONED_S
+        try:
+            found = [*self.folder.glob(".[0-9]*.json.*"), *self.folder.glob(".[0-9]*.txt.*")]
+        except OSError:
+            return
+        for path in found:
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
     def summaries(self) -> list[dict[str, Any]]:
-        """What /status says of each incident in the folder, the newest first; those of earlier runs too."""
+        """What /status says of each incident in the folder, the newest first; whatever run they are of."""
         found = []
         for path in self._paths()[: self._keep]:
             with contextlib.suppress(OSError, ValueError):

@@ -24,6 +24,7 @@ from launcher.supervise.events import Event, Kind, ProcessState
 
 CASCADE_S = 30.0
 """A failure this soon after another process's is taken for its consequence."""
+NOT_YET = ", not ready yet"
 _GOES_ON = (Kind.EXITED, Kind.REAPED, Kind.SURVIVORS, Kind.RESTARTING, Kind.FAILED, Kind.HEALTHY)
 
 
@@ -52,13 +53,16 @@ class Incidents:
         self._newest: Case | None = None
         self._ended_by: Case | None = None
         self._oom = oom.kills()
-        self._known = {each["id"]: each for each in reversed(store.summaries())}
+        self._known: dict[str, dict[str, Any]] = {}
+        store.tidy()
+        self.earlier = sum(each.get("target") == plan.target for each in store.summaries())
+        """Incidents of the same target that earlier runs left in the folder."""
         self._waiting: dict[str, tuple[Case, dict[str, Any]]] = {}
         self._writer: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
     def newest(self, count: int) -> list[dict[str, Any]]:
-        """What /status lists: the newest first, those that earlier runs left in the folder too."""
+        """What /status lists: this run's, the newest first."""
         return [self._known[id] for id in sorted(self._known, reverse=True)[:count]]
 
     def see(self, event: Event) -> None:
@@ -86,6 +90,8 @@ class Incidents:
     async def close(self) -> None:
         """Write what waits; after a failed run, tell the kubelet why."""
         for case in self._open.values():
+            if case.outcome.endswith(NOT_YET):
+                case.outcome = case.outcome.removesuffix(NOT_YET) + ", and the run ended before it was ready"
             self._save(case)
         if self._writer is not None:
             await self._writer
@@ -121,7 +127,7 @@ class Incidents:
         if event.kind is Kind.EXITED:
             case.exit = event
         elif event.kind is Kind.RESTARTING:
-            case.outcome = f"restarted after {event.seconds or 0:.1f} s, not ready yet"
+            case.outcome = f"restarted after {event.seconds or 0:.1f} s{NOT_YET}"
         elif event.kind is Kind.FAILED:
             case.outcome = "not restarted; the run ends with exit code 4"
             self._ended_by = self._ended_by or case
