@@ -12,6 +12,8 @@ import aiohttp
 
 from launcher.observe import exposition
 
+LONGEST_BODY = 80
+"""Characters shown of a refusal that has no message for people."""
 PROBE_S = 5.0
 """For a status page of the frontend."""
 
@@ -31,8 +33,8 @@ class Answer:
     def __str__(self) -> str:
         if self.error:
             return self.error
-        text = self.body if isinstance(self.body, str) else json.dumps(self.body)
-        return f"HTTP {self.status}{': ' + text[:200] if text and text != 'null' else ''}"
+        text = _said(self.body, 200 if self.ok else LONGEST_BODY)
+        return f"HTTP {self.status}{': ' + text if text else ''}"
 
 
 class Frontend:
@@ -136,6 +138,21 @@ class Frontend:
                 missing += [str(role) for role in namespace.get("missing_worker_types") or ()]
         lacking = f", it lacks {' and '.join(missing)} workers" if missing else ""
         return f"the frontend cannot route {self.model} yet{lacking}"
+
+
+def _said(body: Any, most: int) -> str:
+    """What a body says to a person: its message where it has one, else its beginning."""
+    if body is None:
+        return ""
+    if isinstance(body, dict):
+        for key in ("message", "error", "detail"):
+            found = body.get(key)
+            if isinstance(found, dict):
+                found = found.get("message")
+            if isinstance(found, str) and found:
+                return found[:200]
+    text = " ".join((body if isinstance(body, str) else json.dumps(body)).split())
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 class StreamError(Exception):

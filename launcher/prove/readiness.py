@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from launcher.plan.model import WORKER_ROLES, Plan, Role
 from launcher.prove.frontend import Frontend
 from launcher.prove.prover import Prover
-from launcher.supervise.events import ProcessState, State
+from launcher.supervise.events import STOPPED, ProcessState, State
 
 STARTING_S = 0.25
 """Seconds between looks before the deployment is ready."""
@@ -110,7 +110,7 @@ class Readiness:
                 seen = {each.port for each in instances if each.host == self._plan.join.host}
         reasons = []
         if not frontend.healthy:
-            reasons.append(_unhealthy(frontend))
+            reasons.append(describe(frontend))
         elif seen is None:
             reasons.append(f"frontend does not answer: {why}")
         reasons += self._workers(states, seen)
@@ -136,7 +136,7 @@ class Readiness:
                 if state.role is not role:
                     continue
                 if not state.healthy:
-                    lacking.append(_unhealthy(state))
+                    lacking.append(describe(state))
                 elif seen is not None and state.ports.get("rpc") not in seen:
                     lacking.append(f"{state.name} is not {where}")
                 else:
@@ -147,11 +147,23 @@ class Readiness:
         return reasons
 
 
-def _unhealthy(state: ProcessState) -> str:
-    if state.state in (State.LOADING, State.STARTING) and not state.detail:
-        return f"{state.name} is {state.state.value}{f' ({state.phase})' if state.phase else ''}"
-    detail = state.detail or state.phase
-    return f"{state.name} is {state.state.value}{f': {detail}' if detail else ''}"
+def describe(state: ProcessState) -> str:
+    """What is the matter with a process, in words that do not contradict each other."""
+    name, detail = state.name, state.detail
+    why = f": {detail}" if detail else ""
+    if state.state is State.WAITING:
+        return f"{name} is {state.phase or 'waiting'}"
+    if state.state is State.BACKOFF:
+        return f"{name} {state.phase or 'restarts'}{f' ({detail})' if detail else ''}"
+    if state.state in (State.FAILED, State.STOPPED, State.DRAINING):
+        return f"{name} {'failed' if state.state is State.FAILED else f'is {state.state.value}'}{why}"
+    if detail and state.pid is None:
+        return f"{name} died{why}"
+    if detail.startswith(STOPPED):
+        return f"{name} is stopped (SIGSTOP){detail.removeprefix(STOPPED)}"
+    if state.state is State.READY:
+        return f"{name} is unwell{why}"
+    return f"{name} is {state.state.value}{f' ({state.phase})' if state.phase else ''}{why}"
 
 
 def _short(reasons: list[str], most: int = 6) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Any
 
 from launcher.plan.model import Role
 
+STOPPED = "stopped by a signal (SIGSTOP)"
+"""How the `detail` of a process that stands still begins."""
+
 
 class State(enum.StrEnum):
     """Where a process is in its life."""

@@ -12,6 +12,7 @@ from launcher.plan.model import Process
 
 from . import procfs
 from .child import Child
+from .events import STOPPED
 from .hooks import Shared
 from .logwatch import LineWatch
 from .output import Output
@@ -146,7 +147,7 @@ class Vigil:
         self.stopped = True
         if not self._judging:
             self._judging = True
-            self._reason = "stopped by a signal (SIGSTOP)"
+            self._reason = STOPPED
             if self.ready:
                 self._listener.health_changed(self._reason)
             self._judge_later(time.monotonic())
@@ -173,6 +174,6 @@ class Vigil:
         late = now - due > self._watch.stopped_s
         thawing = now - self._shared.frozen_at < THAW_S
         if now - since > self._watch.frozen_s or not (late or thawing):
-            self._listener.condemn(f"stopped by a signal (SIGSTOP) for {now - since:.2f} s")
+            self._listener.condemn(f"{STOPPED} for {now - since:.2f} s")
             return
         self._judge_later(since)

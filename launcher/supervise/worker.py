@@ -121,7 +121,7 @@ class Worker:
         if delay is None:
             self._fail("the restart budget is spent" if self._shared.policy.enabled else "")
             return False
-        self.state, self.phase = State.BACKOFF, ""
+        self.state, self.phase = State.BACKOFF, f"restarts in {delay:.1f} s"
         self._emit(Kind.RESTARTING, seconds=delay, detail=self.detail)
         await first_of(self._pause(delay), self._wake.wait())
         if self._ending:
