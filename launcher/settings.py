@@ -195,7 +195,9 @@ def default_cache_dir() -> Path:
     home = os.environ.get("HF_HOME")
     if home:
         return Path(home) / ".cache" / "gpt-oss-launcher"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpt-oss-launcher"
+    user = os.path.expanduser("~")  # without HOME and a user's entry it stays as it is
+    caches = os.environ.get("XDG_CACHE_HOME") or (f"{user}/.cache" if os.path.isabs(user) else "/tmp")
+    return Path(caches) / "gpt-oss-launcher"
 
 
 def python_for(settings: Settings) -> str:

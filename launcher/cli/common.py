@@ -6,7 +6,7 @@ import argparse
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +207,7 @@ def planned(
             inherited=dict(os.environ),
             join=join,
             vocabulary="" if machine.simulated else _vocabulary(target),
+            lost_home=lost_home(os.environ),
         )
         planner = Planner(target, machine, request, table)
         plan = planner.plan()
@@ -216,6 +217,14 @@ def planned(
         yield Planned(plan, planner, machine, gathered, ignores)
     finally:
         table.close()
+
+
+def lost_home(environ: Mapping[str, str]) -> str | None:
+    """The user's home folder where nothing can be written into it, empty where there is none; None where it serves."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        return ""
+    return None if os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK) else home
 
 
 def _vocabulary(target: Target) -> str:

@@ -62,7 +62,7 @@ def offline(environ: Mapping[str, str]) -> str | None:
 
 
 def _user(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or Path.home())
+    return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
 def _path(text: str, environ: Mapping[str, str]) -> Path:

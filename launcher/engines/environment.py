@@ -46,6 +46,7 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
         "DYN_NAMESPACE": join.namespace,
         "DYN_DISCOVERY_BACKEND": join.backend,
         **_discovery(context),
+        **_home(context),
         "DYN_REQUEST_PLANE": "tcp",
         "DYN_EVENT_PLANE": "zmq",
         # Dynamo's planes know no authentication: on one node they stay on loopback, past it on one address.
@@ -79,6 +80,17 @@ def _discovery(context: Context) -> dict[str, str]:
         # Credentials and certificates (ETCD_AUTH_*) are inherited: no plan shows them.
         return broker | {"ETCD_ENDPOINTS": ",".join(join.endpoints), "ETCD_LEASE_TTL": str(join.lease_s)}
     return broker | {"DYN_FILE_KV": context.discovery_dir}
+
+
+def _home(context: Context) -> dict[str, str]:
+    """Where the user's home cannot be written: the frontend keeps model cards in it and would never list the model."""
+    if context.lost_home is None:
+        return {}
+    env = {"HOME": context.run_dir}
+    if not any(context.inherited.get(name) for name in ("HF_HOME", "XDG_CACHE_HOME")) and context.lost_home:
+        # The weights may well be there, to read.
+        env["HF_HOME"] = f"{context.lost_home}/.cache/huggingface"
+    return env
 
 
 def endpoint_health() -> dict[str, str]:

@@ -37,6 +37,8 @@ class Request:
     join: Join = ALONE
     vocabulary: str = ""
     """Folder of the harmony vocabulary on this machine, where one was found."""
+    lost_home: str | None = None
+    """The user's home folder where nothing can be written into it; None where it serves."""
 
 
 class Planner:
@@ -163,6 +165,7 @@ class Planner:
             native=request.native,
             vocabulary=request.vocabulary,
             inherited=request.inherited,
+            lost_home=request.lost_home,
         )
 
     def _cache_key(self) -> str:
