@@ -15,6 +15,7 @@ import aiohttp
 
 from launcher.discovery import backend
 from launcher.findings import Finding, Severity
+from launcher.frontdoor.door import FrontDoor
 from launcher.machine.sockets import listening
 from launcher.observe.admin import Admin, Pages
 from launcher.observe.observer import Observer, Source
@@ -37,6 +38,7 @@ from launcher.supervise.logwriter import LogWriter
 from launcher.supervise.policy import RestartPolicy
 from launcher.supervise.signals import install_signals
 from launcher.supervise.supervisor import Supervisor
+from launcher.upkeep import Upkeep
 
 
 class Deployment:
@@ -59,8 +61,16 @@ class Deployment:
         self._findings = findings
         self._pump = pump
         self._view = view
-        hooks = Hooks(respawn, self._on_event, self._on_death, self._before_restart)
+        self.upkeep = Upkeep(plan, pump.log)
+        hooks = Hooks(
+            respawn=lambda process, incarnation: respawn(self.door.marked(process), incarnation),
+            on_event=self._on_event,
+            on_death=self._on_death,
+            before_restart=self._before_restart,
+            is_cold=self.upkeep.is_cold,
+        )
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
+        self.door = FrontDoor(plan, self.supervisor.snapshot, pump.log)
         self.discovery = backend.make(
             plan, self.supervisor.snapshot, self._listeners, pump, self._reasons, os.environ
         )
@@ -100,15 +110,25 @@ class Deployment:
             async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
                 frontend = Frontend(session, self.url, self.plan.model)
                 snapshot = self.supervisor.snapshot
+                self.door.use(lambda url: Frontend(session, url, self.plan.model))
                 claimed = Claimed(self.plan, frontend, snapshot, self.evidence)
                 self.prover = Prover(claimed, snapshot, self._pump.log, fail=self.supervisor.fail)
                 self.readiness = Readiness(
-                    self.plan, frontend, self.prover, snapshot, self._pump.log, self.discovery.unregistered
+                    self.plan,
+                    frontend,
+                    self.prover,
+                    snapshot,
+                    self._pump.log,
+                    self.discovery.unregistered,
+                    lambda: self.door.active,
                 )
                 helpers = [
                     asyncio.create_task(self.discovery.run(), name="discovery"),
                     asyncio.create_task(self.readiness.run(), name="readiness"),
                     asyncio.create_task(self._start_deadline(self.readiness), name="start-deadline"),
+                    asyncio.create_task(
+                        self.upkeep.run(self.supervisor, frontend, self.discovery), name="upkeep"
+                    ),
                 ]
                 if self._view is not None:
                     helpers.append(asyncio.create_task(self._view.follow(self.status), name="view"))
@@ -122,6 +142,7 @@ class Deployment:
                     await asyncio.gather(*helpers, return_exceptions=True)
         finally:
             remove_signals()
+            self.door.close()
             await admin.close()
             await self.observer.close()
 
@@ -140,7 +161,7 @@ class Deployment:
             "ready_s": self._ready_s(),
             "min_ready": dict(plan.min_ready),
             "warnings": [finding.to_json() for finding in self._findings],
-            "discovery": self.discovery.page(),
+            "discovery": self.discovery.page() | {"healed": self.upkeep.healed},
             "pid": os.getpid(),
             "proofs": self.prover.to_json() if self.prover is not None else [],
             "report": self.report,
@@ -169,6 +190,8 @@ class Deployment:
 
     def _on_event(self, event: Event) -> None:
         self.observer.event(event)
+        self.upkeep.event(event)
+        self.door.event(event)
         if event.kind is Kind.DRAINING and not event.process and self.readiness is not None:
             self.readiness.drain()
         if event.kind is Kind.DRAINING and event.process:
@@ -181,11 +204,14 @@ class Deployment:
             self.readiness.look()
 
     def _on_death(self, process: Process, incarnation: int) -> Awaitable[None] | None:
+        self.door.lost(process.name)
         return self.discovery.withdraw(process.name)
 
-    def _before_restart(self, process: Process) -> Awaitable[None] | None:
+    async def _before_restart(self, process: Process) -> None:
+        await self.upkeep.before_restart(process)
         # Past one node a process that starts while discovery is away only dies again, and spends the budget.
-        return None if process.role is Role.HELPER else self.discovery.reachable()
+        if process.role is not Role.HELPER:
+            await self.discovery.reachable()
 
     def _listeners(self) -> Mapping[int, str]:
         """TCP port to the process of the plan whose tree listens on it."""

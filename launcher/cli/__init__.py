@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "render": "write a target's Kubernetes manifests",
     "smoke": "ask a running deployment what its clients will ask",
     "status": "show how a running deployment is",
+    "restart": "restart workers one at a time, without a failed request",
     "targets": "list the targets, and which of them fit this machine",
     "download": "have the model, the draft head and the harmony vocabulary on disk, verified",
     "trace": "make a benchmark trace from a seed, or check one",

@@ -136,6 +136,15 @@ class FileDiscovery:
             else:
                 del self._entries[path]
 
+    def restore(self, name: str) -> int:
+        """Write the process's entries anew, as if it registered now. Returns how many."""
+        mine = [entry for entry in self._entries.values() if entry.owner == name]
+        for entry in mine:
+            _remove(entry.path)
+        for entry in mine:
+            self._write(entry)
+        return len(mine)
+
     def owners(self) -> dict[int, str]:
         """The processes by the ids that they registered with."""
         return dict(self._instances)
@@ -188,6 +197,13 @@ class FileDiscovery:
         return Entry(path, text, None, _instance(body), _port(body), time.monotonic())
 
     def _restore(self, entry: Entry) -> None:
+        if self._write(entry):
+            self._log(
+                f"restored a registration of {entry.owner} that had expired: "
+                f"{entry.path.parent.name}/{entry.path.name}"
+            )
+
+    def _write(self, entry: Entry) -> bool:
         # Beside it first: a reader must never see half an entry.
         temporary = self._root.parent / f".{os.getpid()}.restore"
         try:
@@ -195,11 +211,9 @@ class FileDiscovery:
             temporary.rename(entry.path)
         except OSError as error:
             self._log(f"cannot restore the registration {entry.path.name}: {error}")
-            return
+            return False
         self.restored += 1
-        self._log(
-            f"restored a registration of {entry.owner} that had expired: {entry.path.parent.name}/{entry.path.name}"
-        )
+        return True
 
 
 def _listing(folder: Path) -> list[Path]:

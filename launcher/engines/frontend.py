@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launcher.engines import environment, flags, model
 from launcher.engines.base import Context, PortNeed, Slot
-from launcher.plan.model import Http, Process, Role, Stop
+from launcher.plan.model import Http, Process, Stop
 
 # Workers send their answers back to it. The frontend's request port (1.3.1, 1.4.2) stays of the kernel's choice, on
 # loopback: a frontend that is given DYN_TCP_RPC_PORT never lists a model there.
@@ -22,7 +22,10 @@ def build(context: Context, slot: Slot) -> Process:
         argv.append("--no-router-kv-events" if router.approximate else "--router-kv-events")
     argv += ["--kv-cache-block-size", str(target.kv.block_size)]
     argv += ["--migration-limit", str(target.frontend.migration_limit)]
-    argv += ["--http-host", context.http_host, "--http-port", str(context.http_port)]
+    # With a port of its own it is reached through the launcher (`launcher.frontdoor`) and by nobody else.
+    http_port = slot.ports.get("http", context.http_port)
+    http_host = context.http_host if http_port == context.http_port else environment.LOOPBACK
+    argv += ["--http-host", http_host, "--http-port", str(http_port)]
     argv += flags.to_argv(target.frontend.args)
     env = environment.shared(context, slot)
     # After this the listener closes and a 503 becomes a refused connection; streams go on either way.
@@ -33,14 +36,14 @@ def build(context: Context, slot: Slot) -> Process:
         env["DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS"] = str(SILENT_S)
     env |= model.model_env(context)
     env |= flags.to_env(target.frontend.env)
-    host = "127.0.0.1" if context.http_host in ("0.0.0.0", "::") else context.http_host
+    host = "127.0.0.1" if http_host in ("0.0.0.0", "::") else http_host
     return Process(
         name=slot.name,
-        role=Role.FRONTEND,
+        role=slot.role,
         argv=tuple(argv),
         env=env,
-        ports={"http": context.http_port, **slot.ports},
-        health=Http(host, context.http_port, "/health"),
+        ports={"http": http_port, **slot.ports},
+        health=Http(host, http_port, "/health"),
         stop=Stop(leader_s=context.frontend_drain_s),
         stop_stage=0,
         incarnation=slot.incarnation,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from launcher.engines import environment, events, frontend, registry
 from launcher.engines.base import Context, PortNeed, Slot
 from launcher.findings import Finding, LauncherError
+from launcher.frontdoor import names
 from launcher.machine import Machine
 from launcher.plan import deadlines, gpus
 from launcher.plan.claims import claims
@@ -67,6 +68,8 @@ class Planner:
                 processes.append(events.build(context, ports))
             if context.join.has(Role.FRONTEND.value):
                 processes.append(self._frontend(0))
+                if target.frontend.spare:
+                    processes.append(self._frontend(0, name=names.SPARE, private=True))
             for role, workers in target.workers.items():
                 processes += [self._worker(role, workers, index, 0) for index in range(workers.count)]
         except NoPorts as error:
@@ -101,22 +104,27 @@ class Planner:
 
         Raises LauncherError where the block of ports is used up.
         """
-        if process.role is Role.HELPER:
+        if process.name == events.NAME:
             return events.build(self._context, process.ports, incarnation)
-        own = [port for purpose, port in process.ports.items() if purpose != "http"]
-        self._ports.release(own)
+        private = process.ports.get("http", self._context.http_port) != self._context.http_port
+        shared = (self._context.http_port, names.PRIVATE)
+        self._ports.release([port for port in process.ports.values() if port not in shared])
         try:
-            if process.role is Role.FRONTEND:
-                return self._frontend(incarnation)
+            if process.name in (Role.FRONTEND.value, names.SPARE):
+                return self._frontend(incarnation, name=process.name, private=private)
             workers = dict(self.target.workers.items())[process.role]
             return self._worker(process.role, workers, int(process.name.rpartition("-")[2]), incarnation)
         except NoPorts as error:
             raise LauncherError(_no_ports(error, self.target)) from None
 
-    def _frontend(self, incarnation: int) -> Process:
-        name = Role.FRONTEND.value
-        ports = self._take(name, frontend.PORT_NEEDS)
-        slot = Slot(name, Role.FRONTEND, 0, None, (), (), ports, incarnation)
+    def _frontend(
+        self, incarnation: int, *, name: str = Role.FRONTEND.value, private: bool = False
+    ) -> Process:
+        """`private`: with an HTTP port of its own, behind the launcher's front door."""
+        needs = (*frontend.PORT_NEEDS, PortNeed("http")) if private else frontend.PORT_NEEDS
+        ports = self._take(name, needs)
+        role = Role.FRONTEND if name == Role.FRONTEND.value else Role.HELPER
+        slot = Slot(name, role, 0, None, (), (), ports, incarnation)
         return dataclasses.replace(frontend.build(self._context, slot), incarnation=incarnation)
 
     def _worker(self, role: Role, workers: Workers, index: int, incarnation: int) -> Process:

@@ -28,8 +28,10 @@ class Readiness:
         snapshot: Callable[[], Sequence[ProcessState]],
         announce: Callable[[str], None],
         unregistered: Callable[[Sequence[ProcessState]], list[str]] = lambda states: [],
+        active: Callable[[], str] = lambda: Role.FRONTEND.value,
     ) -> None:
-        """`unregistered`: the workers that are not in discovery, where it can say."""
+        """`unregistered`: the workers that are not in discovery, where it can say. `active`: the name of the frontend
+        that takes new requests."""
         self.reasons: list[str] = ["starting"]
         self.ready = False
         self.ready_at: float | None = None
@@ -43,6 +45,7 @@ class Readiness:
         self._snapshot = snapshot
         self._announce = announce
         self._unregistered = unregistered
+        self._active = active
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -96,7 +99,7 @@ class Readiness:
 
     async def _missing(self) -> list[str]:
         states = {state.name: state for state in self._snapshot()}
-        frontend = states.get(Role.FRONTEND.value)
+        frontend = states.get(self._active())
         if frontend is None:
             # A part without one: its workers are well and can be found; whether anybody looks is the others' matter.
             absent = set(self._unregistered(list(states.values())))

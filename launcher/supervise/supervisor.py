@@ -267,6 +267,10 @@ class Supervisor:
             ready.cancel()
             over.cancel()
 
+    def condemn(self, name: str, reason: str) -> None:
+        """Take a running process for dead, for a reason that only an observer of the whole can see."""
+        self._workers[name].condemn(reason)
+
     async def rolling_restart(self, names: Iterable[str] = ()) -> bool:
         """Stop and start the named processes (all workers by default), one after the other, each ready before the next.
 

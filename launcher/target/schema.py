@@ -146,6 +146,8 @@ class Frontend(_Part):
     env: Env = {}
     migration_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """How often a request may move to another worker when its own dies."""
+    spare: bool = False
+    """Keep a second frontend warm, for new requests to go on at once when the first dies (else after 3 to 11 s)."""
 
 
 class Parsers(_Part):

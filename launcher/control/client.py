@@ -1,0 +1,67 @@
+"""The asker's end of the control socket. Blocking."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.control import SOCKET
+from launcher.findings import Finding, LauncherError
+
+CONNECT_S = 5.0
+
+
+def find(state_dir: Path) -> Path:
+    """The socket of the one run below `state_dir`. Raises LauncherError where there is none, or more than one."""
+    found = sorted(path for path in state_dir.glob(f"*/{SOCKET}") if path.is_socket())
+    live = [path for path in found if _answers(path)]
+    if len(live) == 1:
+        return live[0]
+    if live:
+        raise _problem(
+            f"{len(live)} launchers run: {', '.join(path.parent.name for path in live)}",
+            "name one with --run",
+        )
+    raise _problem(
+        f"no launcher runs in {state_dir}", "give the --state-dir of the run, or --url of its admin server"
+    )
+
+
+def ask(path: Path, order: Mapping[str, Any], note: Callable[[str], None]) -> str:
+    """Send an order and follow it to its end; empty where it was carried out, else why not.
+
+    Raises LauncherError where nobody answers.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(CONNECT_S)
+            sock.connect(str(path))
+            sock.settimeout(None)
+            sock.sendall(json.dumps(order).encode() + b"\n")
+            with sock.makefile(encoding="utf-8") as answers:
+                for line in answers:
+                    answer = json.loads(line)
+                    if "note" in answer:
+                        note(answer["note"])
+                    else:
+                        return "" if answer.get("ok") else str(answer.get("error"))
+    except (OSError, ValueError) as error:
+        raise _problem(f"no answer from {path}: {error}", "see whether the launcher still runs") from None
+    return "the launcher ended before it had answered"
+
+
+def _answers(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(CONNECT_S)
+            sock.connect(str(path))
+    except OSError:
+        return False  # Left behind by a launcher that was killed together with its init.
+    return True
+
+
+def _problem(what: str, fix: str) -> LauncherError:
+    return LauncherError(Finding(code="control-unreachable", what=what, where="the control socket", fix=fix))

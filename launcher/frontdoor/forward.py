@@ -1,0 +1,129 @@
+"""Passes the connections of a listening socket on to an address, bytes as they come, with back pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+Address = tuple[str, int]
+
+
+class Side(asyncio.Protocol):
+    """One end of a forwarded connection; what it reads is written to `other`."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: Side | None = None
+        self._early: list[bytes] = []
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def join(self, other: Side) -> None:
+        """From now on this is written to the other's transport, which is there."""
+        self.other = other
+        for data in self._early:
+            other.write(data)
+        self._early.clear()
+        if self._ended:
+            other.finish()
+
+    def write(self, data: bytes) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def finish(self) -> None:
+        """Nothing more will be written."""
+        if self.transport is not None and not self.transport.is_closing():
+            with contextlib.suppress(OSError, RuntimeError):
+                self.transport.write_eof()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self._early.append(
+                data
+            )  # A server that speaks before the client's end is made; a few bytes at most.
+        else:
+            self.other.write(data)
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        if self.other is not None:
+            self.other.finish()
+        return True  # The other direction goes on.
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None and self.other.transport is not None:
+            if exc is None:
+                self.other.transport.close()
+            else:
+                # A cut must look like one: an orderly end would pass for a whole answer.
+                self.other.transport.abort()
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if (
+            self.other is not None
+            and self.other.transport is not None
+            and not self.other.transport.is_closing()
+        ):
+            self.other.transport.resume_reading()
+
+
+class Forwarder:
+    """Accepts on a listening socket. `where` says the address for a new connection, waiting until there is one."""
+
+    def __init__(self, listener: socket.socket, where: Callable[[], Awaitable[Address | None]]) -> None:
+        self._listener = listener
+        self._where = where
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+        self.connections = 0
+        """Passed on since the start."""
+
+    def start(self) -> None:
+        """Accept until `stop`."""
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(), name="front-door")
+
+    def stop(self) -> None:
+        """Accept no more, refuse what waits; what is passed on goes on."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        self._listener.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                # Not `create_server`: what uvloop makes of a socket that listens already never accepts.
+                sock, _ = await loop.sock_accept(self._listener)
+            except OSError:
+                await asyncio.sleep(0.1)  # no descriptors left, or a client that has gone
+                continue
+            task = loop.create_task(self._serve(sock))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+        try:
+            address = await self._where()
+            if address is None:
+                raise ConnectionError("nobody serves")
+            _, server = await loop.create_connection(Side, *address)
+            _, client = await loop.connect_accepted_socket(Side, sock)
+        except (OSError, asyncio.CancelledError):
+            sock.close()
+            return
+        self.connections += 1
+        server.join(client)
+        client.join(server)

@@ -1,0 +1,1 @@
+"""Faults under load: what `scripts/bench_chaos.py` and the tests of "keep serving" share."""
