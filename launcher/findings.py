@@ -57,7 +57,9 @@ class Finding:
     def line(self) -> str:
         """The finding as one line of text for stderr or a log."""
         parts = [f"{self.severity.value}[{self.code}]: {self.what}"]
-        if self.where:
+        if self.where in ("default", "the default"):
+            parts.append("(the default)")
+        elif self.where:
             parts.append(f"(set in {self.where})")
         if self.why:
             parts.append(f"- {self.why}")

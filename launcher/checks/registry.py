@@ -13,6 +13,7 @@ GROUPS: tuple[Group, ...] = (
     versions.INSTALLED_GROUP,
     inherited.GROUP,
     machine.GROUP,
+    machine.LOGS_GROUP,
     model.GROUP,
     cluster.GROUP,
 )

@@ -15,6 +15,7 @@ from launcher.findings import Exit, Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.build import here
 from launcher.plan.model import Plan
+from launcher.settings import TARGET_FIELDS, Settings
 from launcher.target.resolve import Resolved
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -32,10 +33,12 @@ class Report:
     """Group of checks that did not run, and why: nothing is passed in silence."""
     exit_code: Exit = Exit.OK
     """Of a start that the errors stop."""
+    given: Mapping[str, str] | None = None
+    """Setting to who set it; None where nobody asked for settings."""
 
     def add(self, group: Group, findings: Sequence[Finding], ignores: Ignores, resolved: Resolved) -> None:
         """Take in what a group said."""
-        kept, ignored = ignores.sift(placed(finding, resolved) for finding in findings)
+        kept, ignored = ignores.sift(placed(finding, resolved, self.given) for finding in findings)
         self.findings += kept
         self.ignored += ignored
         self.ran += len(group.checks)
@@ -70,8 +73,16 @@ class Report:
         }
 
 
-def placed(finding: Finding, resolved: Resolved) -> Finding:
-    """The finding with the file and line behind a dotted path such as `hardware.shm_gib`."""
+def placed(finding: Finding, resolved: Resolved, given: Mapping[str, str] | None = None) -> Finding:
+    """The finding with the file and line behind a dotted path such as `hardware.shm_gib`.
+
+    A flag such as `--http-port` becomes whatever set the value: a variable, the target's file, or the default.
+    """
+    setting = finding.where.removeprefix("--").replace("-", "_")
+    if given is not None and finding.where.startswith("--") and setting in Settings.model_fields:
+        path = TARGET_FIELDS.get(setting)
+        origin = resolved.origin(*path) if path else given.get(setting, "default")
+        return dataclasses.replace(finding, where="the default" if origin == "default" else origin)
     path = tuple(finding.where.split("."))
     if len(path) < 2 or path[0] not in resolved.document:
         return finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code. Errors go to stderr, one finding a line, never a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     try:
         return _dispatch(arguments)
     except LauncherError as error:
@@ -61,6 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(Exit.OK)
     except KeyboardInterrupt:
         return 130
+
+
+def _open_streams() -> None:
+    """Stand-ins for standard streams that the caller closed (`>&-`): a file opened later would take their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    # Python has None where a stream was closed when it started.
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            stand_in = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), "utf-8", "replace")
+            setattr(sys, name, stand_in)
 
 
 def _dispatch(arguments: list[str]) -> int:

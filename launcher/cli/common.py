@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import settings as settings_module
+from launcher.checks.base import run_checks
 from launcher.checks.versions import releases
 from launcher.cli import joining
 from launcher.engines import events, vllm
@@ -172,6 +173,7 @@ def planned(
 
     settings, resolved = loaded.settings, loaded.resolved
     gathered = reports.Report() if report is None else report
+    gathered.given = loaded.given
     ignores = ignore.parse(settings.ignore, loaded.given.get("ignore", "--ignore"))
     if not reports.rules(gathered, resolved, ignores) or report is None:
         _raise_errors(gathered)
@@ -238,12 +240,21 @@ def _vocabulary(target: Target) -> str:
 
 def check_start(loaded: Loaded, planned: Planned) -> None:
     """Every check that a start needs, added to the plan's report. Raises LauncherError with all errors."""
-    from launcher.checks import report as reports
-
-    reports.before_start(
-        planned.report, loaded.resolved, planned.plan, planned.machine, os.environ, planned.ignores
-    )
+    before_start(loaded, planned)
     _raise_errors(planned.report)
+
+
+def before_start(loaded: Loaded, planned: Planned) -> None:
+    """Every check that a start needs, added to the plan's report."""
+    from launcher.checks import report as reports
+    from launcher.checks.machine import LOGS_GROUP
+
+    report, resolved, machine = planned.report, loaded.resolved, planned.machine
+    reports.before_start(report, resolved, planned.plan, machine, os.environ, planned.ignores)
+    if loaded.settings.log_dir is not None:
+        folder = str(loaded.settings.log_dir.absolute())
+        found = list(run_checks(LOGS_GROUP.checks, folder, machine))
+        report.add(LOGS_GROUP, found, planned.ignores, resolved)
 
 
 def _raise_errors(report: Report) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from typing import Any
 
-from launcher.checks import report as reports
 from launcher.checks.output import table
 from launcher.checks.report import Report
 from launcher.cli import common, joining
@@ -57,7 +55,7 @@ def examine(loaded: common.Loaded) -> tuple[Report, Machine | None]:
     try:
         with common.planned(loaded, run_name=f"{loaded.resolved.target.name}.run", report=report) as planned:
             machine = planned.machine
-            reports.before_start(report, loaded.resolved, planned.plan, machine, os.environ, planned.ignores)
+            common.before_start(loaded, planned)
     except LauncherError as error:
         known = {finding.what for finding in report.findings}
         unsaid = [finding for finding in error.findings if finding.what not in known]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from launcher.machine import sockets
 
+PSEUDO = ("proc", "sysfs", "cgroup", "cgroup2")
+"""The kernel's own: root seems to be allowed to write there, and nothing can be made."""
+
 
 class Local:
     """Answers for the machine that this runs on; see `probe.Probe` for what each means."""
@@ -39,7 +42,11 @@ class Local:
         return kind
 
     def writable(self, path: str) -> bool | None:
-        return os.access(_existing(path), os.W_OK | os.X_OK if os.path.isdir(_existing(path)) else os.W_OK)
+        here = _existing(path)
+        if os.path.isdir(here):
+            return os.access(here, os.W_OK | os.X_OK) and self.file_system(here) not in PSEUDO
+        # Nothing can be made below a file.
+        return here == os.path.abspath(os.path.expanduser(path)) and os.access(here, os.W_OK)
 
     def port_error(self, host: str, port: int) -> str | None:
         error = sockets.can_bind(host, port)

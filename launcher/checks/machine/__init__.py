@@ -50,11 +50,16 @@ CHECKS: tuple[Check, ...] = (
     Check(network.interface_names, ("interface-unknown",)),
     Check(network.loopback_only, ("loopback-unset", "loopback-only")),
     Check(storage.caches, ("cache-readonly", "disk-low")),
-    Check(storage.run_folder, ("state-readonly", "state-disk-low", "state-network")),
+    Check(storage.run_folder, ("state-readonly",), ignorable=False),
+    Check(storage.run_disk, ("state-disk-low", "state-network")),
     Check(storage.clock, ("clock-wrong",)),
 )
 
 GROUP = Group("machine", CHECKS, Exit.CHECK_FAILED)
+LOGS_GROUP = Group(
+    "logs", (Check(storage.log_folder, ("logs-readonly",), ignorable=False),), Exit.CHECK_FAILED
+)
+"""Of the folder that `--log-dir` names: no part of a plan."""
 
 
 def check(

@@ -66,11 +66,7 @@ def caches(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
 
 
 def run_folder(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
-    """The run's own folder must be writable, with some room, on a local disk.
-
-    It holds the discovery entries, which expire ten seconds after their last touch by this machine's clock and are
-    followed by inotify: on a network file system the times are the server's, and changes are not announced.
-    """
+    """The run's own folder must be writable: discovery, the engines' files and the incident file are in it."""
     if machine.probe.writable(plan.run_dir) is False:
         yield Finding(
             code="state-readonly",
@@ -79,7 +75,16 @@ def run_folder(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding
             why="discovery, engine files and the incident file are written there",
             fix="choose a writable folder with --state-dir",
         )
-        return
+
+
+def run_disk(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
+    """The run's own folder needs some room, on a local disk.
+
+    It holds the discovery entries, which expire ten seconds after their last touch by this machine's clock and are
+    followed by inotify: on a network file system the times are the server's, and changes are not announced.
+    """
+    if machine.probe.writable(plan.run_dir) is False:
+        return  # `state-readonly` says it
     free = machine.probe.disk_free(plan.run_dir)
     if free is not None and free < RUN_LEAST:
         yield Finding(
@@ -99,6 +104,19 @@ def run_folder(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding
             why="discovery entries expire by file time and are followed by inotify: workers can vanish or never appear",
             fix="a local disk or tmpfs: --state-dir /tmp/launcher",
             link="dynamo#4138, dynamo#9325",
+        )
+
+
+def log_folder(log_dir: str, machine: Machine) -> Iterator[Finding]:
+    """The folder of `--log-dir` must be writable: every process's log and the incidents of the run go there."""
+    # Of a file in it: a folder that is there must be one.
+    if machine.probe.writable(f"{log_dir}/launcher.log") is False:
+        yield Finding(
+            code="logs-readonly",
+            what=f"{log_dir} cannot be made or written",
+            where="--log-dir",
+            why="each process's log would be kept there",
+            fix="choose a writable folder with --log-dir, or leave it out: the log is on standard output too",
         )
 
 

@@ -64,7 +64,8 @@ def _rows(finding: Finding, label: str, column: int, width: int, colour: bool) -
         start = f"{_COLOURS[finding.severity]}{label:<9}{_OFF}{_BOLD}{finding.code:<{column}}{_OFF}  "
     yield start + body[0]
     yield from (indent + line for line in body[1:])
-    for mark, text in (("->", finding.fix), ("at", "" if finding.where == "default" else finding.where)):
+    where = "" if finding.where in ("default", "the default") else finding.where
+    for mark, text in (("->", finding.fix), ("at", where)):
         if not text:
             continue
         first, *rest = _wrap(text, width - len(indent) - 3)

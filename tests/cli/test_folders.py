@@ -1,0 +1,38 @@
+"""Folders that cannot be made are findings before the start (exit 3), not a traceback in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+
+
+@pytest.mark.parametrize(
+    ("flag", "code"), [("--state-dir", "state-readonly"), ("--log-dir", "logs-readonly")]
+)
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_folder_that_is_a_file(
+    flag: str, code: str, below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file") + below
+    assert main(["--target", "sim", "--http-port", "0", "--admin-port", "0", flag, folder]) == 3
+    err = capsys.readouterr().err
+    assert f"error[{code}]" in err
+    assert f"(set in {flag})" in err
+
+
+@pytest.mark.parametrize("flag", ["--state-dir", "--log-dir"])
+def test_a_folder_of_the_kernels(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--target", "sim", "--http-port", "0", "--admin-port", "0", flag, "/proc/x"]) == 3
+    assert "cannot be made" in capsys.readouterr().err
+
+
+def test_a_variable_is_named_where_it_set_the_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_LOG_DIR", "/proc/x")
+    assert main(["--target", "sim", "--http-port", "0", "--admin-port", "0"]) == 3
+    assert "(set in LAUNCHER_LOG_DIR)" in capsys.readouterr().err
