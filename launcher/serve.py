@@ -18,6 +18,7 @@ from launcher.findings import Finding, Severity
 from launcher.frontdoor.door import FrontDoor
 from launcher.machine.sockets import listening
 from launcher.observe.admin import Admin, Pages
+from launcher.observe.closing import closing
 from launcher.observe.observer import Observer, Source
 from launcher.observe.view.live import View
 from launcher.plan.model import Plan, Process, Role
@@ -168,6 +169,13 @@ class Deployment:
         }
         return self.observer.status(page)
 
+    def closing(self, code: int) -> tuple[str, str]:
+        """After `run`: the last line and its level."""
+        observer = self.observer
+        return closing(
+            code, observer.history, self.supervisor.failure, observer.incidents.ended_by, time.monotonic()
+        )
+
     def _ready_s(self) -> float | None:
         at = self.readiness.ready_at if self.readiness is not None else None
         return round(at - self.started_at, 3) if at is not None else None
@@ -314,7 +322,9 @@ def serve(
 
         async def main() -> int:
             deployment = Deployment(plan, pump, respawn, custody, findings, policy, log_dir, view, ears)
-            return await deployment.run()
+            code = await deployment.run()
+            pump.log(*deployment.closing(code))
+            return code
 
         code: int = uvloop.run(main())
         return code

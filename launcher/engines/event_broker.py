@@ -12,21 +12,23 @@ is imported here.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from typing import NoReturn
+import threading
+from typing import Any, NoReturn
 
 HIGH_WATER = 100_000
 """Messages queued for one peer; Dynamo's own figure."""
+ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(publishers: str, subscribers: str) -> NoReturn:
     """Pass messages from `publishers` to `subscribers` (ZMQ addresses that this process binds) until SIGTERM."""
     import zmq
 
-    # The proxy runs in C and would never let Python's handlers run.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Before ZMQ starts its threads: they inherit the mask.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     context = zmq.Context()
     front, back = context.socket(zmq.XSUB), context.socket(zmq.XPUB)
     for sock in (front, back):
@@ -35,8 +37,19 @@ def main(publishers: str, subscribers: str) -> NoReturn:
         sock.set(zmq.LINGER, 0)
     front.bind(publishers)
     back.bind(subscribers)
-    zmq.proxy(front, back)
-    raise SystemExit(1)
+    # The proxy runs in C and would never let Python's handlers run.
+    threading.Thread(target=_pass_on, args=(front, back), daemon=True).start()
+    signal.sigwait(ENDING)
+    os._exit(0)
+
+
+def _pass_on(front: Any, back: Any) -> None:
+    import zmq
+
+    try:
+        zmq.proxy(front, back)
+    finally:
+        os._exit(1)
 
 
 if __name__ == "__main__":

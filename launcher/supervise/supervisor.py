@@ -289,8 +289,8 @@ class Supervisor:
 
     def _emit(self, event: Event) -> None:
         worker = self._workers.get(event.process)
-        asked = self.draining or (worker is not None and worker.state is State.DRAINING)
-        if (line := narrate(event, asked)) is not None:
+        stopping = worker is not None and worker.state is State.DRAINING
+        if (line := narrate(event, self.draining or stopping, stopping=stopping)) is not None:
             self._shared.log(*line)
         if event.kind is Kind.HEALTHY:
             self._segments_due = True  # by now a process has made what it shares

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,8 @@ def test_stopping_leaves_nothing(state: Path) -> None:
         records = [json.loads(line) for line in run.lines]
         assert {"launcher", "frontend"} <= {record["process"] for record in records}
         told = [record["message"] for record in records if record["process"] == "launcher"]
+        assert re.fullmatch(r"stopped after [\d.]+ s: exit code 0, nothing was cut", told[-1])
+        assert not [text for text in told if " exited" in text]
         order = [next(i for i, text in enumerate(told) if text.startswith(f"{name} dr")) for name in
                  ("frontend", "decode-0", "prefill-0")]  # fmt: skip
         assert order == sorted(order)

@@ -65,6 +65,12 @@ class Incidents:
         """What /status lists: this run's, the newest first."""
         return [self._known[id] for id in sorted(self._known, reverse=True)[:count]]
 
+    @property
+    def ended_by(self) -> str:
+        """The file of what ended the run, once `close` has returned; empty where nothing did."""
+        found = self._known.get(self._ended_by.id) if self._ended_by is not None else None
+        return str(found["path"]) if found else ""
+
     def see(self, event: Event) -> None:
         """Open, follow or close a case."""
         case = self._open.get(event.process)
