@@ -13,8 +13,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from launcher.cli.addresses import addresses
 from launcher.findings import Exit, Finding, LauncherError, did_you_mean
 from launcher.prove.proof import Outcome, Proof
+from launcher.settings import load as load_settings
 
 MARKS = {Outcome.PASSED: "pass", Outcome.FAILED: "FAIL", Outcome.SKIPPED: "skip"}
 WIDTH = 19
@@ -28,7 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="NAME", help="a target: its model, and its ports on this machine")
     parser.add_argument("--model", help="the name to ask for; the first that is listed if not given")
     parser.add_argument(
-        "--admin", metavar="URL", help="the launcher's admin server (default: http://127.0.0.1:9000)"
+        "--admin",
+        metavar="URL",
+        help="the launcher's admin server (default: http://127.0.0.1:9000, or as LAUNCHER_ADMIN_PORT, "
+        "LAUNCHER_ADMIN_HOST and LAUNCHER_TARGET say)",
     )
     parser.add_argument(
         "--wait", metavar="SECONDS", type=float, default=0.0, help="wait for ready at most so long"
@@ -124,25 +129,25 @@ async def _subject(args: argparse.Namespace, session: Any) -> Subject:
     if args.target is not None:
         from launcher.target.resolve import resolve
 
-        target = resolve(args.target).target
-        model = model or target.model.name
-        admin = admin or f"http://127.0.0.1:{target.network.admin_port}"
+        model = model or resolve(args.target).target.model.name
+    load_settings({})  # a misspelt LAUNCHER_ variable is said here too
     if api is not None and args.admin is None and args.target is None:
         return Subject(_with_scheme(api), model)
-    admin = _with_scheme(admin or "http://127.0.0.1:9000")
+    known = addresses(args.target)
+    admin = _with_scheme(admin or known.admin)
     deadline = time.monotonic() + args.wait
     while True:
         status, why = await _status(session, admin)
         if status is not None and (status.get("ready") or time.monotonic() >= deadline):
             break
         if time.monotonic() >= deadline:
-            if api is not None:
-                return Subject(_with_scheme(api), model)
+            if api is not None or known.api_given:
+                return Subject(_with_scheme(api or known.api), model)
             raise LauncherError(
                 Finding(
                     "no-launcher",
                     f"no launcher answers at {admin}: {why}",
-                    where="--admin" if args.admin else "the default",
+                    where="--admin" if args.admin else known.admin_set_by,
                     fix="give the API with --url, or the admin server with --admin URL",
                 ),
                 Exit.CHECK_FAILED,

@@ -14,9 +14,10 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from launcher.cli.addresses import addresses
 from launcher.findings import Exit, Finding, LauncherError
+from launcher.settings import load as load_settings
 
-URL = "http://127.0.0.1:9000"
 TIMEOUT_S = 5.0
 MAX_BYTES = 16 << 20
 INCIDENTS = 5
@@ -25,7 +26,11 @@ INCIDENTS = 5
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--url", default=URL, help="the admin server (default: %(default)s)")
+    parser.add_argument(
+        "--url",
+        help="the admin server (default: http://127.0.0.1:9000, or as LAUNCHER_ADMIN_PORT, LAUNCHER_ADMIN_HOST "
+        "and LAUNCHER_TARGET say)",
+    )
     parser.add_argument("--json", action="store_true", help="the page /status as it is")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
     parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="of --watch")
@@ -33,14 +38,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the status once, or until interrupted."""
+    if args.url is None:
+        url, where, *_ = addresses()
+    else:
+        load_settings({})  # a misspelt LAUNCHER_ variable is said here too
+        url, where = args.url, "--url"
     if not args.watch:
-        page = fetch(args.url)
+        page = fetch(url, where)
         sys.stdout.write(_text(page, as_json=args.json))
         return _code(page)
     code = int(Exit.CHECK_FAILED)
     try:
         while True:
-            page = fetch(args.url)
+            page = fetch(url, where)
             code = _code(page)
             home = "\x1b[H\x1b[J" if sys.stdout.isatty() and not args.json else ""
             sys.stdout.write(home + _text(page, as_json=args.json, compact=True))
@@ -50,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         return code
 
 
-def fetch(url: str) -> dict[str, Any]:
-    """The page /status. Raises LauncherError where there is none."""
+def fetch(url: str, where: str = "--url") -> dict[str, Any]:
+    """The page /status; `where` is what gave the address. Raises LauncherError where there is none."""
     address = url if "://" in url else f"http://{url}"
     # Without a proxy: the admin server is on this machine or in this cluster.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -60,25 +70,25 @@ def fetch(url: str) -> dict[str, Any]:
             page = json.loads(response.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         raise _unreachable(
-            url, f"{url} answers {error.code}, so it is not a launcher's admin server"
+            where, f"{url} answers {error.code}, so it is not a launcher's admin server"
         ) from None
     except urllib.error.URLError as error:
-        raise _unreachable(url, f"nothing answers at {url}: {error.reason}") from None
+        raise _unreachable(where, f"nothing answers at {url}: {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise _unreachable(url, f"no answer from {url}: {error or type(error).__name__}") from None
+        raise _unreachable(where, f"no answer from {url}: {error or type(error).__name__}") from None
     except ValueError:
-        raise _unreachable(url, f"what {url} answers is not a launcher's status") from None
+        raise _unreachable(where, f"what {url} answers is not a launcher's status") from None
     if not isinstance(page, dict) or "processes" not in page:
-        raise _unreachable(url, f"what {url} answers is not a launcher's status")
+        raise _unreachable(where, f"what {url} answers is not a launcher's status")
     return page
 
 
-def _unreachable(url: str, what: str) -> LauncherError:
+def _unreachable(where: str, what: str) -> LauncherError:
     return LauncherError(
         Finding(
             code="status-unreachable",
             what=what,
-            where="--url",
+            where=where,
             fix="the launcher's first log line names its admin address; give it as --url http://HOST:PORT",
         )
     )

@@ -116,6 +116,52 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch
         assert main(["status", "--url", url]) == 0
 
 
+def test_the_environment_says_where_the_launcher_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(page()) as url:
+        monkeypatch.setenv("LAUNCHER_ADMIN_PORT", url.rpartition(":")[2])
+        assert main(["status"]) == 0
+    assert main(["status"]) == 2
+    assert "(set in LAUNCHER_ADMIN_PORT)" in capsys.readouterr().err
+    monkeypatch.delenv("LAUNCHER_ADMIN_PORT")
+    monkeypatch.setenv("LAUNCHER_ADMIN_HOST", "127.9.9.9")
+    assert main(["status"]) == 2
+    assert "http://127.9.9.9:9000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["status", "smoke"])
+def test_a_misspelt_variable_is_said(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_ADMIN_PROT", "1")
+    assert main([command, "--url", "http://127.0.0.1:9"]) == 2
+    assert "did you mean 'LAUNCHER_ADMIN_PORT'?" in capsys.readouterr().err
+
+
+def test_smoke_asks_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_ADMIN_PORT", "9")
+    assert main(["smoke"]) == 3
+    assert "no launcher answers at http://127.0.0.1:9: " in capsys.readouterr().err
+    monkeypatch.setenv("LAUNCHER_HTTP_PORT", "19")
+    assert main(["smoke"]) == 3
+    assert "http://127.0.0.1:19 lists no model" in capsys.readouterr().err
+
+
+def test_the_default_is_not_called_a_flag(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "launcher.cli.status.addresses", lambda: ("http://127.0.0.1:9", "the default", "", False)
+    )
+    assert main(["status"]) == 2
+    err = capsys.readouterr().err
+    assert "(the default)" in err
+    assert "set in" not in err
+
+
 def test_watch_goes_on_until_interrupted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
