@@ -67,8 +67,14 @@ def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
     os.close(outer_fd)
     if title:
         linux.retitle(title)
-    code = _attend(pid)
-    end_descendants(END_S)
+    code, killed_by, ended = _attend(pid)
+    left = len(procfs.descendants(procfs.scan(), os.getpid()))
+    whole = end_descendants(END_S)
+    if killed_by is not None:
+        # Nobody else can tell of this. Those that died with the launcher count too.
+        told = f"{ended + left} processes ended" if whole else "some of its processes could not be ended"
+        with contextlib.suppress(OSError):
+            os.write(2, f"{TITLE}: the launcher was killed by {_name(killed_by)}; {told}\n".encode())
     for path in custody.clean():
         print(f"launcher: could not remove {path}", file=sys.stderr)
     # A signal that waits now has come too late to be forwarded; it must not replace the exit code.
@@ -78,21 +84,32 @@ def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
     return code
 
 
-def _attend(inner: int) -> int:
-    """Forward signals and reap until the inner process has ended; its exit code."""
+def _attend(inner: int) -> tuple[int, int | None, int]:
+    """Forward signals and reap until the inner process has ended.
+
+    Returns its exit code, the signal that killed it, and how many others were found ended with it.
+    """
     ignored = {number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
     # nohup means it; an ignored SIGINT only says that some script started us in the background.
     ignored &= {signal.SIGHUP}
     while True:
         number = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD}).si_signo
         if number == signal.SIGCHLD:
-            status = _reap_all().get(inner)
-            if status is not None:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+            ended = _reap_all()
+            if inner in ended:
+                code = os.waitstatus_to_exitcode(ended[inner])
+                others = len(ended) - 1
+                return (code, None, others) if code >= 0 else (128 - code, -code, others)
         elif number not in ignored:
             # Not yet reaped, so the pid is still the inner's.
             os.kill(inner, number)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _reap_all() -> dict[int, int]:

@@ -241,6 +241,10 @@ def test_nothing_is_left_when_the_inner_is_killed(start: Callable[..., Run], tmp
     assert run.wait() == 137
     assert not run.left()
     assert not folder.exists()
+    (count,) = re.findall(
+        r"^serve-init: the launcher was killed by SIGKILL; (\d+) processes ended$", run.text(), re.M
+    )
+    assert int(count) >= 6
 
 
 def test_direct_children_die_even_when_both_are_killed_at_once(start: Callable[..., Run]) -> None:
