@@ -6,7 +6,7 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +24,15 @@ class Holder(NamedTuple):
     """Its command line, shortened; empty where unknown."""
     address: str
     """What it is bound to: `127.0.0.1`, `0.0.0.0`, `::`."""
+    launcher: int | None = None
+    """Process of the launcher that it is, or is a child of."""
+    target: str = ""
+    """What that launcher serves; empty where it cannot be told."""
 
     def __str__(self) -> str:
+        if self.launcher is not None:
+            target = f"target {self.target}, " if self.target else ""
+            return f"another launcher ({target}pid {self.launcher}) on {self.address}"
         if self.pid is None:
             return f"a process that this user cannot see, on {self.address}"
         return f"pid {self.pid} ({self.name or 'unknown'}) on {self.address}"
@@ -47,8 +54,42 @@ def listener(port: int, host: str | None = None, *, proc: Path = PROC) -> Holder
     for sock in _listening(proc / "net"):
         if sock.port == port and (wanted is None or _clash(wanted, sock.address)):
             pid = _owner(sock.inode, proc)
-            return Holder(pid, command(pid, proc=proc) if pid is not None else "", sock.address)
+            if pid is None:
+                return Holder(None, "", sock.address)
+            return Holder(pid, command(pid, proc=proc), sock.address, *_launcher(pid, proc))
     return None
+
+
+def _launcher(pid: int, proc: Path) -> tuple[int | None, str]:
+    """The launcher that a process is or descends from, and its target."""
+    child = any(word.startswith("LAUNCHER_PROCESS=") for word in _words(proc / str(pid) / "environ"))
+    here = pid
+    while here > 1:
+        words = _words(proc / str(here) / "cmdline")
+        if words[1:3] == ["-m", "launcher"] or "launcher" in (os.path.basename(word) for word in words[:2]):
+            return here, _target(words, _words(proc / str(here) / "environ"))
+        try:
+            # After the name, which may hold spaces and brackets: state, then the parent.
+            here = int((proc / str(here) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+    return (pid if child else None), ""
+
+
+def _target(words: Sequence[str], environ: Sequence[str]) -> str:
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--target":
+            return following
+        if word.startswith("--target="):
+            return word.partition("=")[2]
+    return next((word.partition("=")[2] for word in environ if word.startswith("LAUNCHER_TARGET=")), "")
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return [os.fsdecode(word) for word in path.read_bytes().split(b"\0") if word]
+    except OSError:
+        return []
 
 
 def can_bind(host: str, port: int) -> OSError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -139,7 +140,19 @@ def test_a_held_port_names_its_holder(run: Any) -> None:
     assert code == 3
     assert "error[port-taken]" in err
     assert f"pid {os.getpid()}" in err
+    assert "(set in --http-port)" in err
     assert re.search(rf"--http-port {port + 1}\b|--http-port \d+", err)
+
+
+def test_a_default_is_not_called_a_flag(run: Any) -> None:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # somebody else holds it: as good
+            stack.enter_context(socket.create_server(("0.0.0.0", 8000)))
+        code, _, err = run("--target", "sim", "--admin-port", "0")
+    assert code == 3
+    assert "port 8000 of the API" in err
+    assert "(the default)" in err
+    assert "set in" not in err
 
 
 def test_a_wrong_vocabulary_stops_a_start(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -414,6 +414,18 @@ def test_what_is_not_wrong() -> None:
     assert len(findings) == 1
 
 
+def test_taken_ports_of_another_launcher_move_together() -> None:
+    target = load("h200-disagg")
+    other = {port: Holder(5, "python -m dynamo", "0.0.0.0", 4, "sim") for port in (8000, 9000)}
+    held = good(probe=Scripted(ports=other))
+    findings = [each for each in check(target, plan_for(target, held), held) if each.code == "port-taken"]
+    assert [each.what for each in findings] == [
+        f"port {port} of {owner} is held by another launcher (target sim, pid 4) on 0.0.0.0"
+        for port, owner in ((8000, "the API"), (9000, "the admin server"))
+    ]
+    assert {each.fix for each in findings} == {"--http-port 8001 --admin-port 9001, or end pid 4"}
+
+
 def test_flags_in_both_forms() -> None:
     process = Process("x", Role.DECODE, ("p", "--a=1", "--b", "2", "--a", "3", "--c"), {})
     assert [flag(process, name) for name in ("--a", "--b", "--c", "--d")] == ["3", "2", "", None]

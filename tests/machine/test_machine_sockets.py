@@ -134,3 +134,37 @@ def test_a_holder_that_cannot_be_seen(make_root: Any) -> None:
     assert listener(8001, "10.1.1.1", proc=proc) == Holder(None, "", "::")
     assert listener(8003, proc=proc) is None
     assert listener(8000, proc=Path("/nonexistent")) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ"),
+    [
+        ("python\0-m\0launcher\0--target\0sim\0", ""),
+        ("/opt/bin/python\0/opt/bin/launcher\0serve\0--target=sim\0", ""),
+        ("/opt/bin/launcher\0serve\0", "LAUNCHER_TARGET=sim\0"),
+    ],
+)
+def test_a_child_of_a_launcher(tmp_path: Path, argv: str, environ: str) -> None:
+    inode = 4711
+    files = {
+        "net/tcp": f"head\n 0: 00000000:1F40 00000000:0000 0A 0:0 0:0 0 0 0 {inode} 1\n",
+        "30/cmdline": "python\0-m\0dynamo.frontend\0",
+        "30/environ": "LAUNCHER_PROCESS=ab/frontend/0\0",
+        "30/stat": "30 (a (b) c) S 20 30 30",
+        "20/cmdline": argv,
+        "20/environ": environ,
+        "20/stat": "20 (python) S 1 20 20",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "30/fd").mkdir()
+    (tmp_path / "30/fd/3").symlink_to(f"socket:[{inode}]")
+    found = listener(8000, proc=tmp_path)
+    assert found is not None
+    assert (found.pid, found.launcher, found.target) == (30, 20, "sim")
+    assert str(found) == "another launcher (target sim, pid 20) on 0.0.0.0"
+    (tmp_path / "20/cmdline").write_text("bash\0")
+    found = listener(8000, proc=tmp_path)
+    assert found is not None
+    assert str(found) == "another launcher (pid 30) on 0.0.0.0"

@@ -46,21 +46,24 @@ def taken(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
     Dynamo does not always say so: a worker whose system port is taken runs on without its status server, and a NIXL
     side channel that cannot bind leaves a start that never ends.
     """
-    for host, port, owner, where in bound(plan):
-        if privileged_port(port, machine):
-            continue  # `port-privileged` says it
-        error = machine.probe.port_error(host, port)
-        if error is None:
-            continue
-        holder = machine.probe.port_holder(host, port)
+    # `port-privileged` says what is below.
+    tried = [each for each in bound(plan) if not privileged_port(each.port, machine)]
+    errors = {each: machine.probe.port_error(each.host, each.port) for each in tried}
+    holders = {
+        each: machine.probe.port_holder(each.host, each.port) for each, error in errors.items() if error
+    }
+    others = _others(machine, [each for each, holder in holders.items() if holder is not None])
+    for each, holder in holders.items():
+        host, port, owner, where = each
+        error = errors[each]
         if holder is not None:
+            pid = holder.launcher or holder.pid
             yield Finding(
                 code="port-taken",
                 what=f"port {port} of {owner} is held by {holder}",
                 where=where,
                 why="the process would exit, or run on without this socket",
-                fix=f"end {f'pid {holder.pid}' if holder.pid else 'the holder'}, or {where} "
-                f"{_next_free(machine, host, port)}",
+                fix=f"{others}, or end {f'pid {pid}' if pid else 'the holder'}",
                 link="dynamo#14838, cloudai#771, NeMo-RL#3391",
             )
         else:
@@ -75,10 +78,17 @@ def taken(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
             )
 
 
-def _next_free(machine: Machine, host: str, port: int) -> int:
-    """The nearest port above that could be bound now."""
-    above = range(port + 1, min(port + 200, 65536))
-    return next((number for number in above if machine.probe.port_error(host, number) is None), port + 1)
+def _others(machine: Machine, taken: list[Bound]) -> str:
+    """The flags that move all of them at once, each to the nearest port above that could be bound now."""
+    moved: dict[str, int] = {}
+    for host, port, _, flag in taken:
+        if flag not in moved:
+            above = (
+                number for number in range(port + 1, min(port + 200, 65536)) if number not in moved.values()
+            )
+            free = (number for number in above if machine.probe.port_error(host, number) is None)
+            moved[flag] = next(free, port + 1)
+    return " ".join(f"{flag} {port}" for flag, port in moved.items())
 
 
 def privileged_port(port: int, machine: Machine) -> bool:
