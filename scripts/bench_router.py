@@ -174,7 +174,7 @@ def measure(mode: str, number: int, args: argparse.Namespace, rows: Sequence[Row
         words += ["--set", assignment]
     if mode == SILENT:
         words += ["--python", silent_python(folder)]
-    service = Started(words, MODEL, folder / mode.replace(" ", "-"), tell, ready_s=300)
+    service = Started(words, MODEL, folder / mode.replace(" ", "-"), tell, ready_s=300, proven=mode != SILENT)
     try:
         before = asyncio.run(believed(service.url))
         requests, spent = asyncio.run(replay(service.url, rows, args.concurrency, args.block))

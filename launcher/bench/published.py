@@ -17,12 +17,17 @@ def implied_concurrency(published: Published, gpu_count: int, osl: int) -> float
     return requests_s * (published.ttft_avg_s + osl / published.tok_s_user)
 
 
+def published_gpus(target: Target) -> int:
+    """GPUs that the published figures were measured on: those of the target as it is written."""
+    return target.hardware.gpus or gpus(target)
+
+
 def check_published(target: Target) -> str:
     """One line: whether the published figures fit together."""
     published, workload = target.published, target.workload
     if published is None or workload is None:
         return ""
-    needed = implied_concurrency(published, gpus(target), workload.osl)
+    needed = implied_concurrency(published, published_gpus(target), workload.osl)
     off = needed / published.concurrency - 1
     verdict = "fits" if abs(off) <= OFF else f"{off:+.0%}: they cannot all be means of one run"
     return (

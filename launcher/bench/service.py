@@ -60,32 +60,44 @@ def wait_ready(
     *,
     timeout_s: float = READY_S,
     alive: Callable[[], None] | None = None,
+    admin: str = "",
 ) -> None:
     """Return when a real completion came back. Raises LauncherError when it does not in time.
 
-    `alive` raises where there is nothing to wait for any more.
+    `alive` raises where there is nothing to wait for any more; `admin` is the launcher's admin server, whose word is
+    asked first where it is given.
     """
 
+    began = told = time.monotonic()
+
+    async def look(reason: str) -> None:
+        """Between two tries: is there still something to wait for, and still time."""
+        nonlocal told
+        if alive is not None:
+            alive()
+        now = time.monotonic()
+        if now - began > timeout_s:
+            raise _not_ready(url, reason, timeout_s)
+        if now - told > TELL_S:
+            told = now
+            tell(f"waiting for {url}, {now - began:.0f} s: {reason[:200]}")
+        await asyncio.sleep(POLL_S)
+
     async def ask() -> None:
-        began = told = time.monotonic()
         async with aiohttp.ClientSession(trust_env=False) as session:
             frontend = Frontend(session, url, model)
+            status = Frontend(session, admin, model)
             while True:
+                if admin and not (said := await status.get("/readyz")).ok:
+                    await look(f"not ready: {str(said.body or said).strip()}")
+                    continue
                 # A frontend of another make has no such page: there, the completion alone decides.
                 reason = await frontend.routable()
                 if not reason or "does not know" in reason:
                     reason = await _complete(frontend)
                 if not reason:
                     return
-                if alive is not None:
-                    alive()
-                now = time.monotonic()
-                if now - began > timeout_s:
-                    raise _not_ready(url, reason, timeout_s)
-                if now - told > TELL_S:
-                    told = now
-                    tell(f"waiting for {url}, {now - began:.0f} s: {reason[:200]}")
-                await asyncio.sleep(POLL_S)
+                await look(reason)
 
     asyncio.run(ask())
 
@@ -169,10 +181,21 @@ class Started:
     """Cleared or just started: whoever sends load clears it before the next."""
 
     def __init__(
-        self, words: Sequence[str], model: str, folder: Path, tell: Callable[[str], None], *, ready_s: float
+        self,
+        words: Sequence[str],
+        model: str,
+        folder: Path,
+        tell: Callable[[str], None],
+        *,
+        ready_s: float,
+        proven: bool = True,
     ) -> None:
-        """`words`: options of `launcher serve`; `folder`: where its log goes."""
+        """`words`: options of `launcher serve`; `folder`: where its log goes.
+
+        `proven`: wait until the launcher itself says ready; without, until requests are answered.
+        """
         self._words, self._model, self._tell, self._ready_s = list(words), model, tell, ready_s
+        self._proven = proven
         self._log = folder / "serve.log"
         self._child: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -218,7 +241,14 @@ class Started:
                 start_new_session=True,
             )
         try:
-            wait_ready(self.url, self._model, self._tell, timeout_s=self._ready_s, alive=self._alive)
+            wait_ready(
+                self.url,
+                self._model,
+                self._tell,
+                timeout_s=self._ready_s,
+                alive=self._alive,
+                admin=f"http://127.0.0.1:{admin}" if self._proven else "",
+            )
         except BaseException:
             self.close()
             raise

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from launcher.bench.limits import gpus
 from launcher.target.schema import Target
 
 from . import published
@@ -55,7 +54,7 @@ def table(target: Target, points: Sequence[Point]) -> Table:
         shown.add_section()
         shown.add_row(
             f"{known.concurrency} published",
-            number(known.tok_s_gpu * gpus(target)),
+            number(known.tok_s_gpu * published.published_gpus(target)),
             number(known.tok_s_gpu),
             number(known.tok_s_user, 1),
             number(known.ttft_avg_s, 3),

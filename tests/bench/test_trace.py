@@ -52,9 +52,16 @@ def test_sessions_grow_and_share_one_prefix() -> None:
             assert row.input_length > before.input_length + before.output_length
             assert row.hash_ids[:whole] == before.hash_ids[:whole]
         last[row.session_id] = row
-    # Turns of one session are never next to each other: with that many requests in flight none waits for another.
+    # About half a round lies between two turns of a session: with that many requests in flight none waits for another.
     for place in range(1, len(rows)):
-        assert rows[place].session_id not in {row.session_id for row in rows[max(0, place - 15) : place]}
+        assert rows[place].session_id not in {row.session_id for row in rows[max(0, place - 3) : place]}
+
+
+def test_a_round_robin_router_is_not_sticky_by_accident() -> None:
+    workers: dict[str, set[int]] = {}
+    for place, row in enumerate(make.make(SMALL)):
+        workers.setdefault(row.session_id, set()).add(place % 4)
+    assert max(len(chosen) for chosen in workers.values()) == 4
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ end at the context limit, all of which moves the means; a few rounds of correcti
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -100,12 +101,19 @@ def _draw(shape: Shape, knobs: _Knobs) -> list[_Turn]:
         return _Lane(sessions - 1, shape, knobs, dice)
 
     lanes = [lane() for _ in range(min(shape.active, shape.requests))]
-    turns: list[_Turn] = []
-    while len(turns) < shape.requests:
-        for place, current in enumerate(lanes[: shape.requests - len(turns)]):
-            turns.append(current.turn(warm=bool(turns)))
+    drawn: list[tuple[float, _Turn]] = []
+    round_start = 0.0
+    while len(drawn) < shape.requests:
+        for place, current in enumerate(lanes[: shape.requests - len(drawn)]):
+            # In strict order a round-robin router would send each session to one worker by accident. Half a round of
+            # disorder leaves about half a round between two turns of a session: the first is answered before the second.
+            drawn.append((round_start + place + dice.random() * len(lanes) / 2, current.turn()))
             if current.over:
                 lanes[place] = lane()
+        round_start += len(lanes)
+    turns = [turn for _, turn in sorted(drawn, key=lambda pair: pair[0])]
+    # Nobody has sent the shared prefix before the first.
+    turns[0] = dataclasses.replace(turns[0], held=0)
     return turns
 
 
@@ -120,15 +128,13 @@ class _Lane:
         self._length = shape.shared_tokens + self._grown(0)
         self.over = False
 
-    def turn(self, *, warm: bool) -> _Turn:
-        """The next request. `warm`: somebody has sent the shared prefix before."""
+    def turn(self) -> _Turn:
+        """The next request."""
         shape = self._shape
         output = _lognormal(self._dice, shape.osl, OUTPUT_SIGMA)
         if not shape.over_limit:
             output = min(output, shape.limit - self._length)
-        turn = _Turn(
-            self._session, self._length, output, self._before // shape.block * shape.block if warm else 0
-        )
+        turn = _Turn(self._session, self._length, output, self._before // shape.block * shape.block)
         self._before = self._length
         self._length += self._grown(output)
         self._left -= 1
