@@ -106,7 +106,7 @@ def _draw(shape: Shape, knobs: _Knobs) -> list[_Turn]:
     while len(drawn) < shape.requests:
         for place, current in enumerate(lanes[: shape.requests - len(drawn)]):
             # In strict order a round-robin router would send each session to one worker by accident. Half a round of
-            # disorder leaves about half a round between two turns of a session: the first is answered before the second.
+            # disorder leaves about half a round between two turns of a session: one is answered before the next.
             drawn.append((round_start + place + dice.random() * len(lanes) / 2, current.turn()))
             if current.over:
                 lanes[place] = lane()
