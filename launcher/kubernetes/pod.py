@@ -18,7 +18,7 @@ def documents(subject: Subject) -> list[Document]:
         "kind": "Pod",
         "metadata": parts.metadata(subject, subject.name, SERVING) | {"labels": pod_labels(subject)},
         # A launcher that gave up (exit 4) starts again in place, on GPUs that it has already got.
-        "spec": {"restartPolicy": "Always", **_spec(subject)},
+        "spec": {"restartPolicy": "Always", **spec(subject)},
     }
     return [pod, service(subject), budget(subject)]
 
@@ -36,7 +36,7 @@ def rolling(subject: Subject) -> list[Document]:
             + ROLLOUT_MARGIN_S,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": parts.selector(subject, SERVING)},
-            "template": {"metadata": {"labels": pod_labels(subject)}, "spec": _spec(subject)},
+            "template": {"metadata": {"labels": pod_labels(subject)}, "spec": spec(subject)},
         },
     }
     return [deployment, service(subject), budget(subject)]
@@ -78,7 +78,8 @@ def budget(subject: Subject) -> Document:
     }
 
 
-def _spec(subject: Subject) -> Document:
+def spec(subject: Subject) -> Document:
+    """The pod of a launcher that runs the whole target."""
     hardware, simulated = subject.target.hardware, subject.plan.simulated
     volumes = [parts.scratch_volume()]
     if hardware.shm_gib and not simulated:
@@ -86,7 +87,7 @@ def _spec(subject: Subject) -> Document:
         volumes.append({"name": "shm", "emptyDir": shm})
     if not simulated:
         volumes.append(parts.cache_volume(subject))
-    spec: Document = {
+    made: Document = {
         "terminationGracePeriodSeconds": parts.grace_seconds(subject),
         # Variables of a Service named launcher would look like settings, and nothing here reads any.
         "enableServiceLinks": False,
@@ -94,9 +95,9 @@ def _spec(subject: Subject) -> Document:
         "securityContext": parts.pod_security(),
     }
     if hardware.host_ipc and not simulated:
-        spec["hostIPC"] = True
+        made["hostIPC"] = True
     return (
-        spec
+        made
         | parts.placement(subject, subject.nodes)
         | {"containers": [_container(subject)], "volumes": volumes}
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launcher.findings import Finding, LauncherError
-from launcher.kubernetes import graph, jobs, monitor, parts, pod
+from launcher.kubernetes import graph, jobs, monitor, nodes, parts, pod
 from launcher.kubernetes.emit import COMMAND, emit
 from launcher.kubernetes.parts import Document
 from launcher.kubernetes.subject import Subject, Wanted
@@ -87,6 +87,17 @@ def _graph_notes(subject: Subject) -> list[str]:
     return [*notes, "Differs from the one-pod plan:", *(f"  {line}" for line in graph.differences(subject))]
 
 
+def _nodes_notes(subject: Subject) -> list[str]:
+    names = [part.name + (f" x{part.replicas}" if part.replicas > 1 else "") for part in nodes.split(subject)]
+    simulated = ["Simulated: no GPU, no model, answers are made up."] if subject.plan.simulated else []
+    return [
+        *simulated,
+        f"Instead of deploy.yaml: {', '.join(names)}, a launcher in each pod, joined by etcd (docs/multi-node.md).",
+        "With an etcd of your own leave out the first two documents and change --etcd-endpoints.",
+        "The NetworkPolicy matters: Dynamo's planes and this etcd ask for no password.",
+    ]
+
+
 def _cache_notes(subject: Subject) -> list[str]:
     model = subject.target.model
     names = [f"{model.id}@{model.revision[:12]}"]
@@ -125,6 +136,13 @@ KINDS: dict[str, Kind] = {
     "deployment": Kind("deployment.yaml", "the same pod with rolling updates", pod.rolling, _rolling_notes),
     "dgd": Kind(
         "dgd.yaml", "a DynamoGraphDeployment for the operator", graph.documents, _graph_notes, "spread"
+    ),
+    "nodes": Kind(
+        "nodes.yaml",
+        "a launcher on each of several nodes, joined by etcd",
+        nodes.documents,
+        _nodes_notes,
+        "spread",
     ),
     "cache": Kind(
         "model-cache.yaml",
@@ -171,7 +189,14 @@ def render_all(wanted: Wanted) -> Iterator[tuple[str, str]]:
                 raise
 
 
-NOT_THIS_ONE = {"graph-simulated", "graph-shared-gpu", "graph-port", "cache-simulated", "node-too-small"}
+NOT_THIS_ONE = {
+    "graph-simulated",
+    "graph-shared-gpu",
+    "graph-port",
+    "nodes-vllm",
+    "cache-simulated",
+    "node-too-small",
+}
 """Reasons for which a target lacks a kind, as opposed to faults."""
 
 

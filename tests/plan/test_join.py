@@ -127,8 +127,9 @@ def test_vllms_prefill_and_decode_apart_take_a_flag() -> None:
     assert "--allow-multi-node-disagg" in finding.fix
     with planned("h200-disagg", roles="prefill", allow_multi_node_disagg=True, **ETCD) as held:
         assert "disagg-nodes" in {finding.code for finding in held.findings}
-    # Whole pairs on a node need none, and TensorRT-LLM's target is made for two nodes.
-    plan("h200-disagg", roles="prefill,decode", **ETCD)
+    # Whole pairs start, with a word about pairs across nodes; TensorRT-LLM's target is made for two nodes.
+    with planned("h200-disagg", roles="prefill,decode", **ETCD) as held:
+        assert "disagg-nodes" in {finding.code for finding in held.findings}
 
 
 def test_kubernetes_discovery_leaves_the_events_to_dynamo() -> None:

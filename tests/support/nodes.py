@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.support.runs import Run
 
 ETCD_PORT = 2379
-NEEDS = ("ip", "etcd")
-"""Programs that these tests need (Debian: iproute2, etcd-server)."""
+NEEDS = ("ip", "etcd", "etcdctl")
+"""Programs that these tests need (Debian: iproute2, etcd-server, etcd-client)."""
 
 
 def missing() -> str:
@@ -25,7 +25,7 @@ def missing() -> str:
         return "network namespaces need root"
     lacking = [name for name in NEEDS if shutil.which(name) is None]
     if lacking:
-        return f"needs {' and '.join(lacking)} (apt-get install etcd-server iproute2)"
+        return f"needs {' and '.join(lacking)} (apt-get install etcd-server etcd-client iproute2)"
     done = subprocess.run(["ip", "netns", "add", f"lt{os.getpid()}"], capture_output=True, text=True)
     if done.returncode:
         return f"no network namespaces here: {done.stderr.strip()}"

@@ -22,8 +22,17 @@ def disaggregated(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[
         return
     roles = {process.role for process in plan.workers}
     missing = {Role.PREFILL, Role.DECODE} - roles
-    if not missing or not roles:
-        # Both are here, or none: each node holds whole pairs, but the router may still join across nodes.
+    if not roles:
+        return
+    if not missing:
+        yield Finding(
+            code="disagg-nodes",
+            what="prefill and decode here, and perhaps on other nodes of the namespace",
+            severity=Severity.INFO if plan.join.disagg else Severity.WARNING,
+            where="--discovery",
+            why="the router pairs any prefill worker with any decode worker: KV would cross nodes",
+            fix="one node with workers for each --dynamo-namespace, or --allow-multi-node-disagg",
+        )
         return
     yield Finding(
         code="disagg-nodes",
