@@ -1,7 +1,7 @@
 """A target on several nodes: one pod of the launcher for each node's part, joined by etcd.
 
-TensorRT-LLM's disaggregated target is two parts, prefill with the frontend and decode. An aggregated one is the same pod
-on each node, frontend too: any of them answers, and each routes to the workers of all.
+TensorRT-LLM's disaggregated target is two parts: prefill with the frontend, and decode. An aggregated one is the same
+pod on each node, frontend too: any of them answers, and each routes to the workers of all.
 """
 
 from __future__ import annotations

@@ -165,6 +165,7 @@ def test_a_simulated_pod_needs_nothing() -> None:
         "deploy.yaml",
         "deployment.yaml",
         "monitor.yaml",
+        "nodes.yaml",
     ]
 
 

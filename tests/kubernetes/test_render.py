@@ -86,7 +86,8 @@ def launcher_arguments() -> list[tuple[str, list[str]]]:
         if file != "dgd.yaml":
             for document in documents(name, file):
                 for _, _, spec in manifests.pod_specs(document):
-                    found.append((name, spec["containers"][0]["args"]))
+                    if spec["containers"][0]["name"] != "etcd":
+                        found.append((name, spec["containers"][0]["args"]))
     return found
 
 
