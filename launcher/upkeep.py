@@ -118,9 +118,7 @@ class Restart:
         )
         until = time.monotonic() + ROUTED_S
         # The next one must not go before requests go to this one.
-        while (
-            missing := await unseen(self._frontend, self._supervisor.snapshot())
-        ) is None or name in missing:
+        while (missing := await self._unseen()) is None or name in missing:
             if time.monotonic() > until:
                 raise Refused(
                     f"{name} is healthy but not routed to after {ROUTED_S:g} s; nothing further was restarted"
@@ -130,6 +128,7 @@ class Restart:
 
     async def _unseen(self) -> list[str] | None:
         states = self._supervisor.snapshot()
-        if not self._plan.join.has(Role.FRONTEND.value):
+        if not self._plan.join.alone:
+            # The frontends may be elsewhere, and count the workers of all nodes.
             return self._discovery.unregistered(states)
         return await unseen(self._frontend, states)
