@@ -21,7 +21,7 @@ from launcher.observe.admin import Admin, Pages
 from launcher.observe.closing import closing
 from launcher.observe.observer import Observer, Source
 from launcher.observe.view.live import View
-from launcher.plan.model import Plan, Process, Role
+from launcher.plan.model import WORKER_ROLES, Plan, Process, Role
 from launcher.prove import report
 from launcher.prove.claimed import Claimed
 from launcher.prove.ears import Ears
@@ -69,6 +69,7 @@ class Deployment:
             on_death=self._on_death,
             before_restart=self._before_restart,
             is_cold=self.upkeep.is_cold,
+            on_stopped=self._on_stopped,
         )
         self.supervisor = Supervisor(plan, pump, hooks=hooks, custody=custody, policy=policy)
         self.door = FrontDoor(plan, self.supervisor.snapshot, pump.log)
@@ -204,6 +205,8 @@ class Deployment:
             self.readiness.drain()
         if event.kind is Kind.DRAINING and event.process:
             self.discovery.leaving(event.process)
+        if event.kind is Kind.RECOVERED:
+            self.discovery.stand_back(event.process)
         if event.kind is Kind.STARTED:
             self.evidence.ears.forget(event.process)
             state = next(state for state in self.supervisor.snapshot() if state.name == event.process)
@@ -214,6 +217,10 @@ class Deployment:
     def _on_death(self, process: Process, incarnation: int) -> Awaitable[None] | None:
         self.door.lost(process.name)
         return self.discovery.withdraw(process.name)
+
+    def _on_stopped(self, process: Process) -> bool:
+        # Nothing stands in for a frontend or a helper: its end would only cut what waits for it to go on.
+        return process.role not in WORKER_ROLES or self.discovery.stand_aside(process.name)
 
     async def _before_restart(self, process: Process) -> None:
         await self.upkeep.before_restart(process)

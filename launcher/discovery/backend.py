@@ -34,6 +34,12 @@ class Discovery(Protocol):
     def withdraw(self, name: str) -> Awaitable[None] | None:
         """A process is dead: take it out of routing at once, or as soon as what is returned has been awaited."""
 
+    def stand_aside(self, name: str) -> bool:
+        """A process stands still: take it out of routing until `stand_back`, or False where that cannot be undone."""
+
+    def stand_back(self, name: str) -> None:
+        """A process goes on: back into routing."""
+
     async def run(self) -> None:
         """Keep until cancelled, then leave."""
 
@@ -71,6 +77,13 @@ class NoKeeper:
 
     def withdraw(self, name: str) -> None:
         """Nothing to do: the metadata of a pod are of its processes, and a restarted one replaces them."""
+
+    def stand_aside(self, name: str) -> bool:
+        """Its registration is its own."""
+        return False
+
+    def stand_back(self, name: str) -> None:
+        """Nothing to do."""
 
     async def run(self) -> None:
         """Wait to be cancelled."""

@@ -96,6 +96,13 @@ class EtcdDiscovery:
             spent = (time.monotonic() - began) * 1000
             self._log(f"withdrew {name} from etcd in {spent:.1f} ms")
 
+    def stand_aside(self, name: str) -> bool:
+        """Not possible: without its lease a process of Dynamo ends."""
+        return False
+
+    def stand_back(self, name: str) -> None:
+        """Nothing to do."""
+
     def owners(self) -> dict[int, str]:
         """This node's processes by the ids that they registered with."""
         return {

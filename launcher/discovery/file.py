@@ -60,6 +60,7 @@ class FileDiscovery:
         self._instances: dict[int, str] = {}
         self._living: set[str] = set()
         self._leaving: set[str] = set()
+        self._aside: set[str] = set()
         self.restored = 0
         """Entries written back since the start."""
         self.withdrawn = 0
@@ -69,6 +70,7 @@ class FileDiscovery:
         """A process has started and listens on these ports for requests."""
         self._living.add(name)
         self._leaving.discard(name)
+        self._aside.discard(name)
         for port in ports:
             self._ports[port] = name
 
@@ -87,6 +89,7 @@ class FileDiscovery:
     def _withdraw(self, name: str) -> int:
         self._living.discard(name)
         self._leaving.discard(name)
+        self._aside.discard(name)
         self._scan(resolve=False)
         gone = 0
         for path in [path for path, entry in self._entries.items() if entry.owner == name]:
@@ -96,6 +99,21 @@ class FileDiscovery:
         self._ports = {port: owner for port, owner in self._ports.items() if owner != name}
         self._instances = {number: owner for number, owner in self._instances.items() if owner != name}
         return gone
+
+    def stand_aside(self, name: str) -> bool:
+        """A process stands still: remove its entries, but remember them for `stand_back`."""
+        self._scan(resolve=False)
+        self._aside.add(name)
+        gone = sum(_remove(entry.path) for entry in self._entries.values() if entry.owner == name)
+        if gone:
+            self._log(f"withdrew {gone} registrations of {name} until it goes on")
+        return True
+
+    def stand_back(self, name: str) -> None:
+        """A process goes on: write its entries again."""
+        if name in self._aside:
+            self._aside.discard(name)
+            self._log(f"brought back {self.restore(name)} registrations of {name}")
 
     async def run(self) -> None:
         """Keep until cancelled."""
@@ -131,6 +149,8 @@ class FileDiscovery:
             if path in present:
                 if alive and entry.owner not in self._leaving:
                     _touch(path, now)
+            elif entry.owner in self._aside:
+                continue
             elif entry.owner in self._living and entry.owner not in self._leaving:
                 self._restore(entry)
             else:

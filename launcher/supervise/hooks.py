@@ -36,6 +36,9 @@ class Hooks:
     on_death: Callable[[Process, int], Awaitable[None] | None] = lambda process, incarnation: None
     """A process has ended or is taken for dead: called before anything else is done. A plain function has run when
     the call returns; what a coroutine function returns is awaited beside the rest, and before a restart."""
+    on_stopped: Callable[[Process], bool] = lambda process: False
+    """A process stands still (SIGSTOP) while others run: whether it may, for `Watch.dead_s`, because nobody is sent to
+    it meanwhile. `recovered` tells that it goes on. Where it may not, it is taken for dead at once."""
     before_restart: Callable[[Process], Awaitable[None] | None] = lambda process: None
     """Awaited after the old tree is gone and before the new one starts, such as for GPU memory to be free."""
     is_cold: Callable[[str], bool] = lambda key: False

@@ -39,6 +39,9 @@ class Listener(Protocol):
     def condemn(self, reason: str) -> None:
         """To be taken for dead although it runs."""
 
+    def stands_still(self) -> bool:
+        """Stopped while others run; whether it may stay so for a while."""
+
 
 class Vigil:
     """Probes, stopped processes, missing ranks, and the log of one child."""
@@ -54,6 +57,8 @@ class Vigil:
         self._over = False
         self._judging = False
         self._reason = ""
+        self._aside_at: float | None = None
+        """Since when a stopped process has been out of routing."""
         self.ready = False
         self.stopped = False
         """Whether a process of the tree is stopped by a signal, as last seen."""
@@ -157,13 +162,14 @@ class Vigil:
         self._loop.call_later(self._watch.stopped_s, self._judge, since, due)
 
     def _judge(self, since: float, due: float) -> None:
-        """Stopped alone for long enough is dead; stopped with all others is a frozen machine, and waited for."""
+        """Stopped alone it is set aside, then dead; stopped with all others it is a frozen machine, and waited for."""
         if self._blind:
             self._judging = False
             return
         now = time.monotonic()
         if not any(proc.state == "T" for proc in self._child.tree.look()):
             self._judging = self.stopped = False
+            self._aside_at = None
             self._reason = ""
             if self.ready:
                 self._listener.health_changed("")
@@ -174,6 +180,9 @@ class Vigil:
         late = now - due > self._watch.stopped_s
         thawing = now - self._shared.frozen_at < THAW_S
         if now - since > self._watch.frozen_s or not (late or thawing):
-            self._listener.condemn(f"{STOPPED} for {now - since:.2f} s")
-            return
+            if self._aside_at is None and self._listener.stands_still():
+                self._aside_at = now
+            if self._aside_at is None or now - self._aside_at > self._watch.dead_s:
+                self._listener.condemn(f"{STOPPED} for {now - since:.2f} s")
+                return
         self._judge_later(since)

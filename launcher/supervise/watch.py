@@ -27,7 +27,10 @@ class Watch:
     failures: int = 3
     """Consecutive failed probes of a ready process that mean its death."""
     stopped_s: float = 0.15
-    """How long a process may be stopped (SIGSTOP) while others run, before that means its death."""
+    """How long a process may be stopped (SIGSTOP) while others run, before that has consequences."""
+    dead_s: float = 5.0
+    """The same before it means death, where `on_stopped` took it out of routing: a debugger or a dump of its memory
+    goes by, and a kill would cost a load of the weights and every stream that it has."""
     frozen_s: float = 120.0
     """The same where all processes are stopped together: somebody froze the machine and will let it go on."""
     scan_s: float = 2.0

@@ -230,6 +230,13 @@ class Worker:
         self._emit(Kind.HUNG, detail=reason)
         child.kill()
 
+    def stands_still(self) -> bool:
+        try:
+            return self._shared.hooks.on_stopped(self.process)
+        except Exception as error:  # a hook must not take the supervisor down
+            self._shared.log(f"on_stopped of {self.name} failed: {type(error).__name__}: {error}", "error")
+            return False
+
     def announced(self, phase: str, seconds: float) -> None:
         self.phases[phase] = seconds
         if self.state in (State.STARTING, State.LOADING):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import time
@@ -16,7 +17,19 @@ from launcher.supervise.events import Event, Kind, State
 from launcher.supervise.policy import RestartPolicy
 from launcher.supervise.supervisor import Supervisor
 from launcher.supervise.watch import Watch
-from tests.supervise.conftest import HTTP, QUICK, Bench, alive, free_port, plan_of, process, python, run, soon
+from tests.supervise.conftest import (
+    HTTP,
+    LIMIT_S,
+    QUICK,
+    Bench,
+    alive,
+    free_port,
+    plan_of,
+    process,
+    python,
+    run,
+    soon,
+)
 
 DIES = "print('almost'); print('last words'); raise SystemExit({})"
 OFF = RestartPolicy(enabled=False)
@@ -252,6 +265,34 @@ def test_a_stopped_process_is_dead_when_the_others_run(bench: Bench) -> None:
         assert bench.of(Kind.UNHEALTHY)[0].process == "decode-0"
 
     assert supervised(bench, plan_of(server("decode-0"), server("decode-1")), check)[0] is Exit.OK
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_stopped_process_that_nobody_is_sent_to_may_go_on_for_a_while(bench: Bench, goes_on: bool) -> None:
+    aside: list[str] = []
+    watch = dataclasses.replace(QUICK, dead_s=LIMIT_S if goes_on else 0.3)
+
+    async def check(supervisor: Supervisor) -> None:
+        await ready(supervisor)
+        pid = pid_of(supervisor, "decode-0")
+        os.kill(pid, signal.SIGSTOP)
+        await soon(lambda: aside)
+        if goes_on:
+            await asyncio.sleep(3 * QUICK.stopped_s)
+            os.kill(pid, signal.SIGCONT)
+            await soon(lambda: bench.seen(Kind.RECOVERED, "decode-0"))
+            assert pid_of(supervisor, "decode-0") == pid
+        else:
+            await soon(lambda: bench.seen(Kind.HEALTHY, "decode-0", 2))
+        assert len(bench.of(Kind.HUNG)) == (not goes_on)
+        assert aside == ["decode-0"]
+
+    def on_stopped(process: Process) -> bool:
+        aside.append(process.name)
+        return True
+
+    plan = plan_of(server("decode-0"), server("decode-1"))
+    assert supervised(bench, plan, check, watch=watch, on_stopped=on_stopped)[0] is Exit.OK
 
 
 def test_a_frozen_machine_is_waited_for(bench: Bench) -> None:
