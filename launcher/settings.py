@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from launcher.findings import Finding, LauncherError, did_you_mean, nearest, short
-from launcher.target import overrides
+from launcher.target import overrides, voice
 from launcher.target.overrides import Override
 
 PREFIX = "LAUNCHER_"
@@ -129,12 +129,12 @@ def load(
         for fault in error.errors(include_url=False):
             field = str(fault["loc"][0]) if fault["loc"] else ""
             where = _flag(field) if field in given else PREFIX + field.upper()
-            message = fault["msg"][:1].lower() + fault["msg"][1:]
             faults.append(
                 Finding(
                     code="setting-value",
-                    what=f"{short(repr(fault.get('input')))}: {message}",
+                    what=f"{short(repr(fault.get('input')))} is {voice.predicate(fault)}",
                     where=where,
+                    why=voice.BASE_PORT if field == "base_port" else "",
                     fix=_closest(fault),
                 )
             )
@@ -147,7 +147,24 @@ def load(
             origins[field] = _flag(field)
         elif PREFIX + field.upper() in environ:
             origins[field] = PREFIX + field.upper()
+    _check_config_dir(settings, origins)
     return settings, origins
+
+
+def _check_config_dir(settings: Settings, origins: Mapping[str, str]) -> None:
+    """A folder of targets that is not there holds no target: say that, not that a target is unknown."""
+    folder = settings.config_dir
+    if folder is None or os.path.isdir(folder / "targets"):
+        return
+    here = os.path.isdir(folder)
+    raise LauncherError(
+        Finding(
+            code="config-dir",
+            what=f"the folder {folder} has no folder targets/" if here else f"there is no folder {folder}",
+            where=origins.get("config_dir", ""),
+            fix="a folder with targets/*.yaml and targets/base/*.yaml, as configs has",
+        )
+    )
 
 
 def _flag(field: str) -> str:

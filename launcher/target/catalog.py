@@ -83,6 +83,15 @@ def _layers(path: Path, base: Path, above: tuple[Path, ...]) -> tuple[dict[str, 
             Finding(code="target-file", what=f"`extends` goes in a circle: {chain}", where=where)
         )
     own, own_origins = document.parse(document.read_text(path, where), where)
+    if not own and not above:
+        raise LauncherError(
+            Finding(
+                code="target-file",
+                what=f"{where} is empty",
+                where=where,
+                fix="`extends: [gpt-oss-120b]` and what makes it different; configs/targets has examples",
+            )
+        )
     layers = own.pop("extends", [])
     layers_where = own_origins.pop(("extends",), where)
     for known in [known for known in own_origins if known[:1] == ("extends",)]:
@@ -98,12 +107,15 @@ def _layers(path: Path, base: Path, above: tuple[Path, ...]) -> tuple[dict[str, 
     available = sorted(file.stem for file in base.glob("*.yaml"))
     for layer in layers:
         if layer not in available:
+            target = (base.parent / f"{layer}.yaml").is_file()
             raise LauncherError(
                 Finding(
                     code="target-file",
-                    what=f"`extends` names the unknown layer {layer!r}",
+                    what=f"`extends` names the target {layer!r}: only layers of targets/base can be extended"
+                    if target
+                    else f"`extends` names the unknown layer {layer!r}",
                     where=layers_where,
-                    fix=did_you_mean(layer, available),
+                    fix="one of: " + ", ".join(available) if target else did_you_mean(layer, available),
                 )
             )
         below, below_origins = _layers(base / f"{layer}.yaml", base, (*above, path))

@@ -42,10 +42,14 @@ def read_text(path: Path, shown: str) -> str:
         raise _fault(shown, f"cannot read the file: {reason}") from None
     try:
         status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise _fault(shown, f"{shown} is a folder, not a target file", "the path of a YAML file in it")
         if not stat.S_ISREG(status.st_mode):
-            raise _fault(shown, "is not a regular file")
+            raise _fault(shown, f"{shown} is not a regular file")
         if status.st_size > MAX_BYTES:
-            raise _fault(shown, f"is {status.st_size} bytes long", f"a target file holds at most {MAX_BYTES}")
+            raise _fault(
+                shown, f"{shown} is {status.st_size} bytes long", f"a target file holds at most {MAX_BYTES}"
+            )
         raw = os.read(descriptor, MAX_BYTES + 1)
     except OSError as error:
         raise _fault(shown, f"cannot read the file: {error.strerror}") from None
@@ -54,7 +58,7 @@ def read_text(path: Path, shown: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _fault(shown, f"is not UTF-8 at byte {error.start}") from None
+        raise _fault(shown, f"{shown} is not UTF-8 at byte {error.start}") from None
 
 
 def parse(text: str, shown: str) -> tuple[dict[str, Any], Origins]:
@@ -91,7 +95,10 @@ def parse_value(text: str, shown: str) -> Any:
     """One value in YAML's notation, as `--set` takes it: `8`, `true`, `[1, 2]`, `{a: b}`, `null` or plain text."""
     try:
         # As in a file: an alias could make gigabytes of a line.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)) and "&" in text:
+        if (
+            any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader))
+            and "&" in text
+        ):
             raise _fault(shown, "YAML alias in a value", "write the value out", code="set-syntax")
         node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):

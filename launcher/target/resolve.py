@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from launcher.findings import Finding, LauncherError, did_you_mean, nearest
-from launcher.target import catalog, document, overrides
+from launcher.target import catalog, document, overrides, voice
 from launcher.target.document import Origins
 from launcher.target.overrides import Override
 from launcher.target.schema import Target
@@ -79,22 +79,12 @@ def _findings(error: ValidationError, doc: dict[str, Any], origins: Origins) -> 
         else:
             yield Finding(
                 code="target-value",
-                what=f"{dotted} is {_short(fault.get('input'))}: {_lower(fault['msg'])}",
+                what=f"{dotted} is {voice.shown(fault.get('input'))}: "
+                + (voice.NAME if path == ("name",) else voice.predicate(fault)),
                 where=where,
+                why=voice.BASE_PORT if path == ("network", "base_port") and "ctx" in fault else "",
                 fix=_fix(fault, path),
             )
-
-
-def _short(value: Any) -> str:
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]
 
 
 def _fix(fault: Any, path: tuple[str, ...]) -> str:
@@ -104,9 +94,9 @@ def _fix(fault: Any, path: tuple[str, ...]) -> str:
         return f"did you mean {close!r}?" if close else ""
     if fault["type"] == "string_pattern_mismatch" and len(path) > 1 and path[-2] == "args":
         return "a flag is named without its leading dashes, in lower case"
-    if isinstance(fault.get("input"), str) and fault["type"] in ("int_type", "float_type", "bool_type"):
-        return "write it without quotes"
-    return ""
+    if path == ("name",):
+        return "name the file so, such as my-target.yaml, or give it a `name`"
+    return "write it without quotes" if voice.quoted(fault) else ""
 
 
 def _document_path(loc: tuple[int | str, ...], doc: Any) -> tuple[str, ...]:

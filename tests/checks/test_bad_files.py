@@ -45,7 +45,7 @@ NASTY: dict[str, tuple[str | bytes, str]] = {
     "Python in a tag": ("a: !!python/object/apply:os.system ['true']", ""),
     "a tag": ("a: !!binary aGk=", "YAML tag"),
     "two documents": ("a: 1\n---\nb: 2", ""),
-    "nothing": ("", "missing"),
+    "nothing": ("", "is empty"),
     "a list": ("- a", "not a mapping"),
     "a scalar": ("x", "not a mapping"),
     "a null key": ("~: 1", ""),
@@ -84,7 +84,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     gone.symlink_to(tmp_path / "nowhere")
     assert "symbolic links" in loads(loop)
     assert "not a regular file" in loads(fifo)
-    assert "not a regular file" in loads(folder)
+    assert "is a folder" in loads(folder)
     assert "No such file" in loads(gone)
     assert "not a regular file" in loads(Path("/dev/zero.yaml")) or "no target file" in loads(
         Path("/dev/zero.yaml")

@@ -36,3 +36,18 @@ def test_a_variable_is_named_where_it_set_the_folder(
     monkeypatch.setenv("LAUNCHER_LOG_DIR", "/proc/x")
     assert main(["--target", "sim", "--http-port", "0", "--admin-port", "0"]) == 3
     assert "(set in LAUNCHER_LOG_DIR)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["targets"], ["plan", "--target", "sim"]])
+def test_a_folder_of_targets_that_is_not_there(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*argv, "--config-dir", "/nonexistent"]) == 2
+    err = capsys.readouterr().err
+    assert "there is no folder /nonexistent (set in --config-dir)" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_program_that_is_no_python(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--target", "sim", "--python", "/bin/ls"]) == 3
+    out = capsys.readouterr().out
+    assert "/bin/ls is no Python with ai-dynamo" in out
+    assert "none (runs" not in out

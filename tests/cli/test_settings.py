@@ -44,8 +44,14 @@ def test_everything_can_come_from_the_environment(
     ("name", "value", "words"),
     [
         ("LAUNCHER_HTTP_PROT", "1", "did you mean 'LAUNCHER_HTTP_PORT'"),
-        ("LAUNCHER_HTTP_PORT", "http", "valid integer"),
+        ("LAUNCHER_HTTP_PORT", "http", "'http' is not a whole number"),
         ("LAUNCHER_HTTP_PORT", "99999", "65535"),
+        (
+            "LAUNCHER_BASE_PORT",
+            "40000",
+            "more than the most, 32000 (set in LAUNCHER_BASE_PORT) - each launcher takes",
+        ),
+        ("LAUNCHER_CONFIG_DIR", "/nonexistent", "there is no folder /nonexistent"),
         ("LAUNCHER_ENGINE", "vlm", "did you mean 'vllm'"),
         ("LAUNCHER_LOG_FORMAT", "xml", "'auto', 'text' or 'json'"),
         ("LAUNCHER_SET", "kv.block_size", "PATH=VALUE"),

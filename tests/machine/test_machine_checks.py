@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.checks.machine import CHECKS, Check, background, check
-from launcher.checks.machine.base import flag
+from launcher.checks.machine.base import flag, gib
 from launcher.findings import Finding, Severity
 from launcher.kubernetes.subject import PaperPorts
 from launcher.machine import Cgroup, GpuHolder, GpuLink, Interface, Machine, Namespaces
@@ -277,7 +277,7 @@ CASES = [
     Case("disk-low", "0.2 GiB free", machine={"probe": Scripted(disks={"/cache": GIB // 5})}),
     Case("disk-low", "2 GiB free", WARNING, machine={"probe": Scripted(disks={"/": 2 * GIB})}),
     Case("state-readonly", "/run/launcher/r1 cannot be made", machine={"probe": Scripted(read_only=("/run",))}),
-    Case("state-disk-low", "0.00098 GiB free", machine={"probe": Scripted(disks={"/run": 1 << 20})}),
+    Case("state-disk-low", "1 MiB free", machine={"probe": Scripted(disks={"/run": 1 << 20})}),
     Case("state-network", "is on nfs4", WARNING, machine={"probe": Scripted(file_systems={"/": "nfs4"})}),
     Case("clock-wrong", "it is 1970-01-01", WARNING, machine={"probe": Scripted(clock=3600.0)}),
 ]  # fmt: skip
@@ -412,6 +412,14 @@ def test_what_is_not_wrong() -> None:
     held = good(probe=Scripted(ports={8000: Holder(1, "x", "0.0.0.0")}))
     findings = [each for each in check(target, plan_for(target, held), held) if each.code == "port-taken"]
     assert len(findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(64 << 30, "64 GiB"), (1 << 26, "0.062 GiB"), (4 << 20, "4 MiB"), (1 << 16, "64 KiB"), (0, "0 KiB")],
+)
+def test_sizes_for_a_person(count: int, text: str) -> None:
+    assert gib(count) == text
 
 
 def test_taken_ports_of_another_launcher_move_together() -> None:

@@ -73,23 +73,25 @@ def test_null_takes_a_flag_away() -> None:
     [
         ("workers.prefil.count=2", "target-unknown-key", "'prefill'"),
         ("kv.blocksize=16", "target-unknown-key", "'block_size'"),
-        ("kv.block_size=abc", "target-value", "valid integer"),
+        ("kv.block_size=abc", "target-value", "not a whole number"),
         ('kv.block_size="64"', "target-value", "without quotes"),
-        ("kv.block_size=0", "target-value", "greater than or equal to 1"),
-        ("kv.block_size=true", "target-value", "valid integer"),
+        ("network.base_port=40000", "target-value", "more than the most, 32000"),
+        ("network.base_port=40000", "target-value", "each launcher takes 500 ports"),
+        ("kv.block_size=0", "target-value", "less than the least, 1"),
+        ("kv.block_size=true", "target-value", "not a whole number"),
         ("kv.block_size.x=1", "set-path", "plain value"),
-        ("workers.prefill.count=-1", "target-value", "greater than or equal to 0"),
-        ("workers.prefill.count=1.5", "target-value", "valid integer"),
+        ("workers.prefill.count=-1", "target-value", "less than the least, 0"),
+        ("workers.prefill.count=1.5", "target-value", "not a whole number"),
         ("engine.kind=vlm", "target-value", "'vllm'"),
         ("router.mode=kvv", "target-value", "'kv'"),
         ("engine.args.--max-model-len=1", "target-value", "leading dashes"),
-        ("engine.env.BAD-NAME=1", "target-value", "pattern"),
+        ("engine.env.BAD-NAME=1", "target-value", "not of the form"),
         ("network.http_port=70000", "target-value", "65535"),
         ("network.base_port=80", "target-value", "1024"),
-        ("deadlines.grace_s=-5", "target-value", "greater than or equal to 0"),
+        ("deadlines.grace_s=-5", "target-value", "less than the least, 0"),
         ("model=null", "target-missing-key", "model is missing"),
-        ("model.id=../../etc/passwd", "target-value", "pattern"),
-        ("notes=5", "target-value", "valid"),
+        ("model.id=../../etc/passwd", "target-value", "not of the form"),
+        ("notes=5", "target-value", "not a list"),
     ],
 )
 def test_one_error_with_place_and_nearest_right_value(change: str, code: str, words: str) -> None:
@@ -128,6 +130,34 @@ def test_a_target_file_may_lie_anywhere(tmp_path: Path) -> None:
     assert (found.name, found.title) == ("mine", "mine")
     assert found.workers.aggregated is not None
     assert found.workers.aggregated.count == 2
+
+
+def test_quotes_are_not_to_blame_for_what_is_no_number() -> None:
+    (finding,) = faults("h200-disagg", "kv.block_size=abc")
+    assert finding.fix == ""
+
+
+def test_a_target_file_that_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    (finding,) = faults(str(tmp_path / "empty.yaml"))
+    assert finding.what.endswith("empty.yaml is empty")
+    (finding,) = faults(f"{tmp_path}/")
+    assert f"{tmp_path} is a folder" in finding.what
+
+
+def test_a_file_name_that_is_no_target_name(tmp_path: Path) -> None:
+    path = tmp_path / "Mein Ziel ä.yaml"
+    path.write_text("extends: [vllm-agg, h200]\ntitle: t\npublished: null\n")
+    (finding,) = faults(str(path))
+    assert '"Mein Ziel ä": not lower-case letters, digits and dashes' in finding.line()
+
+
+def test_only_layers_can_be_extended(folder: Path) -> None:
+    write(folder, "other", "extends: [vllm-agg, h200]\ntitle: t\n")
+    write(folder, "mine", "extends: [other]\ntitle: t\n")
+    (finding,) = faults("mine", folder=folder)
+    assert "only layers of targets/base" in finding.what
+    assert "vllm-agg" in finding.fix
 
 
 def test_circles_and_unknown_layers(folder: Path) -> None:

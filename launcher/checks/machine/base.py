@@ -60,8 +60,10 @@ def flag(process: Process, name: str) -> str | None:
 
 
 def gib(count: float) -> str:
-    """Bytes as GiB for a person: `64 GiB`, `0.06 GiB`."""
+    """Bytes as GiB for a person: `64 GiB`, `0.06 GiB`; the little in `4 MiB` or `64 KiB`."""
     value = count / GIB
+    if value < 0.01:
+        return f"{count / 1024**2:.0f} MiB" if count >= 1024**2 else f"{count / 1024:.0f} KiB"
     return f"{value:.0f} GiB" if value >= 10 else f"{value:.2g} GiB"
 
 

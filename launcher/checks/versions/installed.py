@@ -26,13 +26,15 @@ def present(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
     python = plan.processes[0].argv[0]
     if machine.simulated or not _runs(python):
         return
+    # A simulated target says in words that it needs no image.
+    image = f"run in {target.validated.image}, " if " " not in target.validated.image else ""
     if "ai-dynamo" not in machine.packages:
         yield Finding(
             code="dynamo-missing",
-            what=f"no ai-dynamo for {python}",
+            what=f"{python} is no Python with ai-dynamo",
             where="--python",
             why="no process could start",
-            fix=f"run in {target.validated.image}, install ai-dynamo, or name the interpreter that has it (--python)",
+            fix=f"{image}install ai-dynamo for it, or name the interpreter that has it (--python)",
         )
     package = PACKAGES.get(target.engine.kind)
     if package is not None and package not in machine.packages:

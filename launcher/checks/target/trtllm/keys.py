@@ -10,6 +10,7 @@ from launcher.checks.target.trtllm import schema
 from launcher.checks.target.trtllm.view import FLAGS, View, views
 from launcher.findings import Finding, Severity, nearest
 from launcher.plan.model import Role
+from launcher.target import voice
 from launcher.target.resolve import Resolved
 
 
@@ -94,13 +95,18 @@ def _known(config: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], schema.Key
             yield (name,), schema.TOP[name], value
 
 
+def _reads(kind: str, text: str) -> bool:
+    """Whether the text would be right without the quotes around it."""
+    return voice.quoted({"type": f"{kind}_type", "input": text})
+
+
 def _right(key: schema.Key, value: Any) -> str:
     if key.choices:
         text = str(value)
         close = nearest(text, key.choices) or nearest(text.upper(), key.choices)
         return f"did you mean {close!r}?" if close else "one of: " + ", ".join(key.choices)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return "write it without quotes" if isinstance(value, str) and key.kind != "str" else ""
+        return "write it without quotes" if isinstance(value, str) and _reads(key.kind, value) else ""
     if key.least is not None and value < key.least:
         return f"{key.least:g} or more"
     return f"{key.most:g} or less" if key.most is not None else ""
