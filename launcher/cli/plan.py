@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_output_option(parser: argparse.ArgumentParser) -> None:
     """`--output`, also of `serve --dry-run`."""
     parser.add_argument(
-        "--output", choices=("table", "json", "bash"), default="table", help="form of the plan"
+        "--output", choices=("table", "json", "bash"), help="form of the plan (default: table)"
     )
 
 

@@ -22,6 +22,16 @@ def run(args: argparse.Namespace) -> int:
     """Serve; returns the exit code of the run."""
     if args.dry_run:
         return plan_command.run(args)
+    if args.output is not None:
+        raise LauncherError(
+            Finding(
+                code="command-line",
+                what="--output is the form of a plan, and serving prints none",
+                where="--output",
+                fix=f"add --dry-run, or launcher plan --output {args.output}; "
+                "for a log of JSON lines --log-format json",
+            )
+        )
     loaded = common.load(args)
     if loaded.settings.machine is not None:
         raise LauncherError(

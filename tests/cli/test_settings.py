@@ -90,6 +90,7 @@ def test_kubernetes_service_links_are_no_settings() -> None:
         (["serv", "--target", "sim"], "did you mean 'serve'"),
         (["--target", "sim", "--output", "xml", "--dry-run"], "invalid choice"),
         (["--dry-run"], "no target was named"),
+        (["--target", "sim", "--output", "json"], "--dry-run"),
         (["--target", "sim", "--machine", "H200", "--engine", "auto"], "--dry-run"),
         (["--target", "sim", "--machine", "H2000", "--dry-run"], "is no machine"),
         (["--target", "sim", "--state-dir", "/tmp/" + "x" * 120, "--dry-run"], "--state-dir"),
