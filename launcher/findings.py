@@ -55,7 +55,7 @@ class Finding:
     """Evidence: an issue (`vllm#42024`), a page, or a file of this repository."""
 
     def line(self) -> str:
-        """The finding as one line of text for stderr or a log."""
+        """The finding as one line of text for stderr or a log; `launcher explain` has the evidence."""
         parts = [f"{self.severity.value}[{self.code}]: {self.what}"]
         if self.where in ("default", "the default"):
             parts.append("(the default)")
@@ -65,8 +65,6 @@ class Finding:
             parts.append(f"- {self.why}")
         if self.fix:
             parts.append(f"- {self.fix}")
-        if self.link:
-            parts.append(f"[{self.link}]")
         return printable(" ".join(parts))
 
     def to_json(self) -> dict[str, str]:
@@ -119,3 +117,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close is not None:
         return f"did you mean {close!r}?"
     return "known: " + ", ".join(names)
+
+
+def code_fix(code: str, known: Iterable[str]) -> str:
+    """A fix for what is no finding's code; there are too many to list."""
+    close = nearest(code, known)
+    return (f"did you mean {close!r}? " if close else "") + "launcher explain lists them"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from launcher.findings import Finding, LauncherError, Severity, did_you_mean
+from launcher.findings import Finding, LauncherError, Severity, code_fix
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def parse(texts: Sequence[str], where: str) -> Ignores:
                     what=f"no check says {code!r}",
                     where=where,
                     why="the error that was meant would still stop the start",
-                    fix=did_you_mean(code, known) if code else "CODE=reason, with a code as findings show it",
+                    fix=code_fix(code, known) if code else "CODE=reason, with a code as findings show it",
                 )
             )
         reasons[code] = reason.strip()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from launcher.checks import background, evidence, registry
 from launcher.checks.base import Check
-from launcher.findings import Exit, Finding, LauncherError, did_you_mean
+from launcher.findings import Exit, Finding, LauncherError, code_fix
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
                 code="command-line",
                 what=f"there is no finding with the code {code!r}",
                 where="the command line",
-                fix=did_you_mean(code, background.codes()),
+                fix=code_fix(code, background.codes()),
             )
         )
     sys.stdout.write("\n".join(_explained(code, text)) + "\n")

@@ -29,11 +29,24 @@ def test_explaining_as_it_is_copied_from_a_log_and_what_is_no_code(run: Any) -> 
     assert "evidence: https://github.com/ai-dynamo/dynamo/issues/4249" in run("explain", "kv-events-off")[1]
     status, _, err = run("explain", "gpu-non")
     assert status == 2
-    assert "did you mean 'gpu-none'?" in err
+    assert "did you mean 'gpu-none'? launcher explain lists them" in err
+    assert run("explain", "nope")[2].endswith("- launcher explain lists them\n")
+    assert run("plan", "--target", "sim", "--ignore", "nosuchcode")[2].endswith(
+        "- launcher explain lists them\n"
+    )
     # Not of a check: from around the place where it is made.
     assert "launcher" in run("explain", "status-unreachable")[1]
     listing = run("explain")[1]
     assert all(code in listing for code in registry.codes() if code not in ("check-failed", "flag-renamed"))
+
+
+def test_the_evidence_is_in_the_explanation_and_in_json_alone(run: Any) -> None:
+    sets = ("--target", "h200-disagg", "--machine", "H200:8", "--set", "workers.prefill.args.block-size=16")
+    code, _, err = run("plan", *sets)
+    assert (code, "error[block-size]" in err) == (2, True)
+    assert not re.search(r"\[\w+#\d+", err)
+    found = json.loads(run("doctor", *sets, "--json")[1])["findings"]
+    assert any(finding.get("link") for finding in found)
 
 
 def test_every_code_that_a_check_module_yields_is_declared() -> None:
