@@ -92,7 +92,19 @@ def _dispatch(arguments: list[str]) -> int:
             )
     elif not arguments or arguments[0] in ("-h", "--help"):
         _overview().print_help()
-        return int(Exit.OK if arguments else Exit.USAGE)
+        if arguments:
+            return int(Exit.OK)
+        sys.stdout.flush()
+        raise LauncherError(
+            Finding(
+                code="target-missing",
+                what="no target was named",
+                where="the command line",
+                fix="launcher serve starts LAUNCHER_TARGET"
+                if os.environ.get("LAUNCHER_TARGET")
+                else "give --target NAME; launcher targets lists them",
+            )
+        )
     elif arguments[0] == "--version":
         from launcher import __version__
 

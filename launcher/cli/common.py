@@ -6,7 +6,7 @@ import argparse
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from launcher.plan.model import Plan
 from launcher.plan.ports import NoPorts, PortTable
 from launcher.settings import Settings
 from launcher.target.resolve import Resolved, resolve
-from launcher.target.schema import Target
+from launcher.target.schema import Network, Target
 
 if TYPE_CHECKING:
     from launcher.checks.ignore import Ignores
@@ -38,12 +38,32 @@ MOST_GPUS = 1024
 """Of an imagined machine; the schema lets no target have more."""
 
 
-def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say what to run; none has a default here, so that the environment's values count."""
+ONLY_SERVING = ("--restart-budget", "--view", "--log-dir", "--state-dir", "--cache-dir", "--python")
+"""Options without effect where nothing runs on this machine: taken, so that a command line can be reused, not shown."""
+ONLY_PLANNING = (
+    "--http-host",
+    "--http-port",
+    "--admin-host",
+    "--admin-port",
+    "--base-port",
+    "--require-fast-lane",
+)
+"""And those without effect where nothing is planned either."""
+
+
+def add_target_options(parser: argparse.ArgumentParser, *, hidden: Sequence[str] = ()) -> None:
+    """The options that say what to run, `hidden` ones without a word about them.
+
+    None has a default here, so that the environment's values count; the help has those of settings and schema.
+    """
     group = parser.add_argument_group("what to run")
 
     def option(flag: str, **kwargs: Any) -> None:
+        if flag in hidden:
+            kwargs["help"] = argparse.SUPPRESS
         group.add_argument(flag, default=argparse.SUPPRESS, **kwargs)
+
+    network = Network()
 
     option("--target", metavar="NAME", help="a target of configs/targets, or a path to a target file")
     option("--engine", metavar="KIND", help="auto (the target's own), vllm, trtllm, mocker, echo")
@@ -51,28 +71,63 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     option(
         "--ignore", metavar="CODE[=REASON]", action="append", help="start in spite of a finding; repeatable"
     )
-    option("--http-host", metavar="ADDRESS", help="where the API listens")
-    option("--http-port", metavar="PORT", help="the API's port; 0 takes a free one")
-    option("--admin-host", metavar="ADDRESS", help="where the admin server listens")
-    option("--admin-port", metavar="PORT", help="the admin server's port; 0 takes a free one")
-    option("--base-port", metavar="PORT", help="start of the internal ports")
+    option("--http-host", metavar="ADDRESS", help=f"where the API listens (default: {network.http_host})")
+    option(
+        "--http-port",
+        metavar="PORT",
+        help=f"the API's port; 0 takes a free one (default: {network.http_port})",
+    )
+    option(
+        "--admin-host",
+        metavar="ADDRESS",
+        help=f"where the admin server listens (default: {network.admin_host})",
+    )
+    option(
+        "--admin-port",
+        metavar="PORT",
+        help=f"the admin server's port; 0 takes a free one (default: {network.admin_port})",
+    )
+    option(
+        "--base-port",
+        metavar="PORT",
+        help=f"start of the internal ports; a taken block moves up (default: {network.base_port})",
+    )
     option(
         "--restart-budget",
         metavar="N",
-        help="restarts of one process within ten minutes; 0: the first death ends the run",
+        help="restarts of one process within ten minutes; 0: the first death ends the run (default: "
+        f"{Settings.model_fields['restart_budget'].default})",
     )
     option(
         "--require-fast-lane",
         action="store_true",
         help="not ready, and at once, where KV moves from prefill to decode by TCP",
     )
-    option("--log-format", metavar="FORMAT", help="text, json, or auto: text on a terminal")
-    option("--view", metavar="VIEW", help="live, plain, or auto: live on a terminal with text logs")
+    option(
+        "--log-format",
+        metavar="FORMAT",
+        help="text, json, or auto: json in a container without a terminal (default: auto)",
+    )
+    option(
+        "--view",
+        metavar="VIEW",
+        help="live, plain, or auto: live on a terminal with text logs (default: auto)",
+    )
     option("--log-dir", metavar="DIR", help="also keep each process's log in a file here")
-    option("--state-dir", metavar="DIR", help="where runs keep their private folders")
-    option("--cache-dir", metavar="DIR", help="where compile caches are kept")
+    option(
+        "--state-dir",
+        metavar="DIR",
+        help="where runs keep their private folders (default: $XDG_RUNTIME_DIR, else /tmp)",
+    )
+    option(
+        "--cache-dir",
+        metavar="DIR",
+        help="where compile caches are kept (default: below HF_HOME, else ~/.cache)",
+    )
     option("--config-dir", metavar="DIR", help="a folder with targets/ in place of the built-in one")
-    option("--python", metavar="PATH", help="the interpreter that has Dynamo and the engine")
+    option(
+        "--python", metavar="PATH", help="the interpreter that has Dynamo and the engine (default: this one)"
+    )
 
 
 def add_machine_option(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from launcher.target.resolve import Resolved
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    common.add_target_options(parser)
+    common.add_target_options(parser, hidden=(*common.ONLY_SERVING, *common.ONLY_PLANNING))
     group = parser.add_argument_group("how to download")
     group.add_argument(
         "--jobs", type=_count, default=8, metavar="N", help="files fetched at once (default 8)"

@@ -18,7 +18,7 @@ from launcher.target.resolve import resolve
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    common.add_target_options(parser)
+    common.add_target_options(parser, hidden=(*common.ONLY_SERVING, "--log-format"))
     common.add_machine_option(parser)
     group = parser.add_argument_group("what to write")
     listing = "; ".join(f"{name}: {kind.help}" for name, kind in KINDS.items())

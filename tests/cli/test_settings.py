@@ -113,6 +113,27 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys)[0] == 2
 
 
+def test_no_arguments_say_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, "commands:" in out) == (2, True)
+    assert "give --target NAME; launcher targets lists them" in err
+
+
+def test_help_has_the_defaults_and_what_counts_for_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    def helped(command: str) -> str:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        return " ".join(capsys.readouterr().out.split())
+
+    serving = helped("serve")
+    for default in ("0.0.0.0", "8000", "9000", "20000", "auto", "$XDG_RUNTIME_DIR, else /tmp"):
+        assert f"(default: {default})" in serving
+    assert "--restart-budget" in serving
+    for command in ("render", "download"):
+        assert "--restart-budget" not in helped(command)
+        assert "--target" in helped(command)
+
+
 def test_another_config_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "targets" / "base").mkdir(parents=True)
     code, _, err = run(capsys, "plan", "--target", "sim", "--config-dir", str(tmp_path))
