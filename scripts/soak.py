@@ -110,6 +110,9 @@ def main() -> None:
             until = time.monotonic() + 60 * args.minutes
             while time.monotonic() < until:
                 time.sleep(args.every)
+                if run.process.poll() is not None:
+                    print(run.log[-20000:], file=sys.stderr)
+                    raise SystemExit(f"the launcher ended with {run.process.returncode}")
                 samples.append(look(run))
                 what = fault(run, chance)
                 faults[what.partition(" ")[0]] += 1

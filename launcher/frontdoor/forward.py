@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import cast
 
 Address = tuple[str, int]
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER for zero seconds."""
 
 
 class Side(asyncio.Protocol):
@@ -55,6 +58,11 @@ class Side(asyncio.Protocol):
         self._ended = True
         if self.other is not None:
             self.other.finish()
+            if self.other._ended:
+                # Both directions are over, and nobody else closes what half-closed twice.
+                for side in (self, self.other):
+                    if side.transport is not None:
+                        side.transport.close()
         return True  # The other direction goes on.
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -62,7 +70,11 @@ class Side(asyncio.Protocol):
             if exc is None:
                 self.other.transport.close()
             else:
-                # A cut must look like one: an orderly end would pass for a whole answer.
+                # A cut must look like one (a reset): an orderly end would pass for a whole answer.
+                with contextlib.suppress(OSError):
+                    self.other.transport.get_extra_info("socket").setsockopt(
+                        socket.SOL_SOCKET, socket.SO_LINGER, RESET
+                    )
                 self.other.transport.abort()
 
     def pause_writing(self) -> None:
