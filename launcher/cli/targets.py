@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import asdict, dataclass, field
 
@@ -42,7 +43,7 @@ class Row:
     dynamo: str = ""
     fits: bool = False
     why_not: list[str] = field(default_factory=list)
-    """What stands against it here, worst first; empty where it fits."""
+    """What stands against it here, the GPUs first; empty where it fits."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,19 +66,24 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("\n")
         return Exit.OK
     cells = [
-        (row.name, _gpus(row), row.engine or "-", "fits" if row.fits else "no", row.title or "-")
-        for row in rows
+        (row.name, _gpus(row), row.engine or "-", "fits" if row.fits else "no", _what(row)) for row in rows
     ]
     lines = columns(("target", "GPUs", "engine", "here", "what"), cells)
     for row in rows:
         if row.why_not:
-            more = f" (and {len(row.why_not) - 1} more)" if len(row.why_not) > 1 else ""
-            lines.append(f"  {row.name}: {row.why_not[0]}{more}")
+            rest = len(row.why_not) - 1
+            more = f" (and {rest} more: launcher doctor --target {row.name})" if rest else ""
+            lines.append(f"  {row.name}: {row.why_not[0].removeprefix(row.name + ' ')}{more}")
     lines.insert(len(rows) + 1, "")
     if not any(row.fits and row.gpus for row in rows):
         lines += ["", "any of them runs here with --engine mocker, without a model and without GPUs"]
     sys.stdout.write("\n".join(lines) + "\n")
     return Exit.OK
+
+
+def _what(row: Row) -> str:
+    """The title without the GPUs, which have a column of their own."""
+    return re.sub(r"^\d+x [^,()]*, ", "", row.title) if row.gpus else row.title or "-"
 
 
 def _gpus(row: Row) -> str:
@@ -126,6 +132,9 @@ def describe(name: str, machine: Machine, settings: object) -> Row:
         findings += machine_checks.check(target, plan, machine, HARDWARE)
     finally:
         table.close()
-    row.why_not = [finding.what for finding in findings if finding.severity is Severity.ERROR]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    # What is missing most comes first: packages can be installed, GPUs cannot.
+    errors.sort(key=lambda finding: not finding.code.startswith("gpu-"))
+    row.why_not = [finding.what for finding in errors]
     row.fits = not row.why_not
     return row

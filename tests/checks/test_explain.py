@@ -106,6 +106,13 @@ def test_targets_of_another_machine(run: Any) -> None:
     assert re.search(r"gb200-trtllm-agg +4x GB200 +trtllm +no", table)
 
 
+def test_the_table_leads_with_the_gpus_and_says_where_the_rest_is(run: Any) -> None:
+    out = run("targets")[1]
+    assert "  h200-disagg: needs 8 GPUs and none is here" in out
+    assert re.search(r"  h200-disagg: .* more: launcher doctor --target h200-disagg\)", out)
+    assert re.search(r"h200-disagg +8x H200 +vllm +no +4 prefill \+ 4 decode, NIXL", out)
+
+
 def test_a_broken_target_is_a_row(run: Any, tmp_path: Path) -> None:
     (tmp_path / "targets" / "base").mkdir(parents=True)
     (tmp_path / "targets" / "broken.yaml").write_text("name: [")
