@@ -192,6 +192,9 @@ class Planner:
 
     def _notes(self) -> list[str]:
         notes = []
+        base, start = self.target.network.base_port, self._ports.start
+        if start != base:
+            notes.append(f"Ports {base}-{start - 1} are taken by other launchers, using {start}.")
         if self._engine.kind == "echo":
             notes.append(
                 "Simulated: no model is computed; the answers are a script in harmony, at a fixed pace."

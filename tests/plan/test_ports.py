@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from launcher.plan.output import table
 from launcher.plan.ports import BLOCK, CEILING, NoPorts, PortTable
 from tests.support.plans import TARGETS, plan, planned
 
@@ -34,6 +35,13 @@ def test_one_setting_moves_all_internal_ports() -> None:
     ]
     assert all(26000 <= port < 26000 + BLOCK for port in internal)
     assert found.http_port == 8000
+
+
+def test_a_taken_block_is_said() -> None:
+    with planned("sim", base_port="24000") as first, planned("sim", base_port="24000") as second:
+        assert not any("taken" in note for note in first.plan.notes)
+        assert "Ports 24000-24499 are taken by other launchers, using 24500." in second.plan.notes
+        assert "note: Ports 24000-24499 are taken" in table.render(second.plan)
 
 
 def test_a_port_that_somebody_holds_is_passed_over() -> None:
