@@ -193,6 +193,11 @@ def _beside(subject: Subject, *, required: bool) -> Document:
     return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
 
 
+def _own_socket(argument: str, subject: Subject) -> str:
+    """A unix socket's address as a pod can bind it: the run's folder is there, if at all, to be read."""
+    return argument.replace(f"ipc://{RUN_ROOT}/{subject.target.name}/", "ipc:///tmp/")
+
+
 def _main(subject: Subject, process: Process) -> Document:
     frontend = process.role is Role.FRONTEND
     mounts = [parts.cache_mount()]
@@ -213,7 +218,7 @@ def _main(subject: Subject, process: Process) -> Document:
         "name": "main",
         "image": image(subject),
         "command": list(process.argv[:3]),
-        "args": list(process.argv[3:]),
+        "args": [_own_socket(argument, subject) for argument in process.argv[3:]],
         "ports": ports,
         "env": parts.env({"HF_HOME": MODEL_CACHE} | environment(process)),
         "envFrom": parts.token(subject),
