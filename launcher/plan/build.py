@@ -195,6 +195,11 @@ class Planner:
         base, start = self.target.network.base_port, self._ports.start
         if start != base:
             notes.append(f"Ports {base}-{start - 1} are taken by other launchers, using {start}.")
+        if self._engine.kind == "vllm":
+            notes.append(
+                "vLLM's torch.distributed store listens on all addresses, one port of the kernel's choice for each "
+                "worker, and has no setting against it (0.23.0): keep the node's firewall, or the pod's network, closed."
+            )
         if self._engine.kind == "echo":
             notes.append(
                 "Simulated: no model is computed; the answers are a script in harmony, at a fixed pace."

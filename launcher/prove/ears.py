@@ -101,6 +101,8 @@ def _table(heard: _Heard, line: str) -> None:
         if row[1] != "inf":
             continue
         device = "cuda" in open_table or "rocm" in open_table
+        if device and "host memory" in open_table:
+            continue  # Between a GPU and host memory, as NIXL tries on itself at registration: no KV goes there.
         if not device and "remote memory" not in open_table:
             continue
         kinds = heard.device if device else heard.host

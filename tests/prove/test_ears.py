@@ -127,3 +127,20 @@ def test_room_for_kv(line: str, tokens: int) -> None:
 )
 def test_kinds_of_lanes(transport: str, kind: str) -> None:
     assert lane(transport) == kind
+
+
+def test_what_nixl_tries_on_itself_is_no_lane_of_kv() -> None:
+    # As an H200 with vLLM 0.23.0 and NIXL 1.1.0 printed it, less blanks: the second table is the KV, the first a
+    # write from host memory to the worker's own GPU at registration.
+    lines = [
+        "[1.0] [vm:2315 :0] | cfg#1 | remote memory write by ucp_put* from host memory to cuda/dev[0] |",
+        "[1.0] [vm:2315 :0] +--------+--------------------+--------+",
+        "[1.0] [vm:2315 :0] | 0..inf | software emulation | tcp/lo |",
+        "[1.0] [vm:2315 :0] +--------+--------------------+--------+",
+        "[2.0] [vm:2315 :0] | cfg#2 | remote memory read by ucp_get*(multi) into cuda/GPU0 from cuda/dev[0] |",
+        "[2.0] [vm:2315 :0] +--------+-----------+---------------+",
+        "[2.0] [vm:2315 :0] | 0..inf | zero-copy | cuda_ipc/cuda |",
+    ]
+    ears = Ears()
+    ears.hear("decode-0", lines)
+    assert ears.lanes("decode-0") == ("cuda_ipc",)
