@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +64,24 @@ def test_the_script_is_valid_bash(target: str) -> None:
         ["bash", "-n"], input=bash.render(plan(target)), text=True, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_second_signal_while_the_script_stops_leaves_nothing(tmp_path: Path) -> None:
+    """Its own stop with a process in it that takes a while to end."""
+    slow = "trap 'sleep 1; exit 0' TERM; touch \"$RUN/up\"; while :; do sleep 0.05; done"
+    head = bash.HEAD.format(target="sim", engine="mocker", hash="0")
+    script = f"{head}\nexport RUN\nbash -c {shlex.quote(slow)} &\npids+=($!)\nwait\n"
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    shell = subprocess.Popen(["bash", "-c", script], env=environ)
+    until = time.monotonic() + 40
+    while not list(tmp_path.glob("sim.*/up")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    shell.terminate()
+    time.sleep(0.3)
+    shell.terminate()
+    assert shell.wait(40) == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_equal_plans_have_equal_hashes_wherever_they_run(tmp_path: object) -> None:

@@ -20,7 +20,8 @@ RUN=$(mktemp -d "${{TMPDIR:-/tmp}}/{target}.XXXXXX")
 mkdir -p "$RUN/discovery" "$RUN/logs"
 pids=()
 stop() {{
-  trap - TERM INT EXIT
+  trap '' TERM INT
+  trap - EXIT
   kill -TERM "${{pids[@]}}" "$keeper" 2>/dev/null || true
   wait || true
   rm -rf "$RUN"
