@@ -28,9 +28,12 @@ from launcher.cli import common
 from launcher.cli.simulate import numbers
 from launcher.cli.trace import number
 from launcher.findings import Exit, Finding, LauncherError
+from launcher.settings import Settings
 
 SEED = 42
 """Of the public recipe."""
+OWN = ("http_host", "http_port", "admin_host", "admin_port", "log_format", "view", "machine")
+"""Settings of the deployment that the benchmark starts which it chooses itself."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -173,23 +176,18 @@ def _with(args: argparse.Namespace, variant: str) -> argparse.Namespace:
 
 
 def _serve_words(args: argparse.Namespace) -> list[str]:
-    """What of our options `launcher serve` takes too; it has ports of its own here."""
+    """What of our options `launcher serve` takes too; its ports are chosen here, and its log goes to a file."""
     words = []
-    for name in (
-        "target",
-        "engine",
-        "base_port",
-        "log_dir",
-        "state_dir",
-        "cache_dir",
-        "config_dir",
-        "python",
-    ):
+    for name in Settings.model_fields:
         value = getattr(args, name, None)
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    for assignment in getattr(args, "set", []):
-        words += ["--set", assignment]
+        if value is None or value is False or name in OWN:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += (
+                [f"--{name.replace('_', '-')}"]
+                if each is True
+                else [f"--{name.replace('_', '-')}", str(each)]
+            )
     return words
 
 
