@@ -198,7 +198,7 @@ class Planner:
         if self._engine.kind == "vllm":
             notes.append(
                 "vLLM's torch.distributed store listens on all addresses, one port of the kernel's choice for each "
-                "worker, and has no setting against it (0.23.0): keep the node's firewall, or the pod's network, closed."
+                "worker, and has no setting against it (0.23.0): keep the node's firewall or the pod's network closed."
             )
         if self._engine.kind == "echo":
             notes.append(

@@ -84,9 +84,9 @@ def test_a_second_signal_while_the_script_stops_leaves_nothing(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_equal_plans_have_equal_hashes_wherever_they_run(tmp_path: object) -> None:
-    first = plan("h200-disagg", state_dir=f"{tmp_path}/a", base_port="24000")
-    second = plan("h200-disagg", state_dir=f"{tmp_path}/b", base_port="24000")
+def test_equal_plans_have_equal_hashes_wherever_they_run(state: Path) -> None:
+    first = plan("h200-disagg", state_dir=f"{state}/a", base_port="24000")
+    second = plan("h200-disagg", state_dir=f"{state}/b", base_port="24000")
     assert first.run_dir != second.run_dir
     assert first.hash() == second.hash()
     assert plan("h200-disagg", "kv.block_size=32", base_port="24000").hash() != first.hash()
