@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import secrets
 import sys
@@ -171,7 +172,15 @@ def load(args: argparse.Namespace) -> Loaded:
             )
         )
     folder = settings.config_dir
-    resolved = resolve(settings.target, settings.overrides(given), folder)
+    try:
+        resolved = resolve(settings.target, settings.overrides(given), folder)
+    except LauncherError as error:
+        by = given.get("target", "--target")
+        found = [
+            dataclasses.replace(each, where=by) if each.where == "--target" else each
+            for each in error.findings
+        ]
+        raise LauncherError(found, error.exit_code) from None
     native = resolved.target.engine.kind
     if settings.engine != "auto":
         native = resolve(settings.target, (), folder).target.engine.kind

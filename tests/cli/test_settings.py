@@ -68,6 +68,14 @@ def test_a_wrong_variable_is_one_error(
     assert name in err
 
 
+def test_a_target_of_the_environment_is_not_called_a_flag(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_TARGET", "simm")
+    assert "(set in LAUNCHER_TARGET) - did you mean 'sim'?" in run(capsys, "plan")[2]
+    assert "(set in --target)" in run(capsys, "plan", "--target", "simn")[2]
+
+
 def test_kubernetes_service_links_are_no_settings() -> None:
     environ = {
         "LAUNCHER_PORT": "tcp://10.0.0.1:80",
