@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from launcher.observe.capacity import capacity
-from launcher.observe.errors import errors
+from launcher.observe.errors import WINDOW_S, client_errors, errors
 from launcher.observe.figures import Figures
 from launcher.observe.gpus import GpuMemory
 from launcher.observe.history import History
@@ -127,6 +127,7 @@ class Observer:
             "incidents": self.incidents.newest(EVENTS),
             "earlier_incidents": {"count": self.incidents.earlier, "folder": str(self._incidents.folder)},
             "errors": errors(source.pump.last_records, states),
+            "client_errors": {"count": client_errors(source.pump.last_records, states), "window_s": WINDOW_S},
             "faults": [
                 event.to_json() | {"text": str(event)} for event in list(self.history.faults)[-EVENTS:]
             ],

@@ -61,6 +61,11 @@ def test_it_shows_what_a_person_wants_to_know() -> None:
         assert expected in text, f"{expected!r} is not in\n{text}"
 
 
+def test_clients_errors_are_a_number() -> None:
+    assert "4xx: 3 in the last minute" in shown(client_errors={"count": 3, "window_s": 60.0})
+    assert "4xx" not in shown(client_errors={"count": 0, "window_s": 60.0})
+
+
 def test_ready_but_degraded_says_what_is_missing() -> None:
     capacity = {"decode": {"planned": 3, "ready": 2, "min_ready": 1}}
     text = shown(ready=True, reasons=[], degraded=True, capacity=capacity)

@@ -35,7 +35,8 @@ def board(page: Page, *, most: int | None = None) -> RenderableType:
 
 def rows_besides(page: Page) -> int:
     """Rows of the board that are not processes."""
-    return 2 + len((page.get("reasons") or ())[:REASONS]) + (_serving(page) is not None) + len(_faults(page))
+    extra = (_serving(page) is not None) + (_client_errors(page) is not None)
+    return 2 + len((page.get("reasons") or ())[:REASONS]) + extra + len(_faults(page))
 
 
 def _parts(page: Page, most: int | None) -> Iterator[RenderableType]:
@@ -44,6 +45,8 @@ def _parts(page: Page, most: int | None) -> Iterator[RenderableType]:
         yield Text(f"  waiting for: {_clean(reason)}", style="yellow", no_wrap=True, overflow="ellipsis")
     yield _processes(page, most)
     if (line := _serving(page)) is not None:
+        yield line
+    if (line := _client_errors(page)) is not None:
         yield line
     for fault in _faults(page):
         yield Text(fault, style="red", no_wrap=True, overflow="ellipsis")
@@ -167,6 +170,15 @@ def _serving(page: Page) -> Text | None:
     if figures.get("in_flight") is not None:
         parts.append(f"{figures['in_flight']} in flight")
     return Text(f"{'  '.join(parts)}  (last {figures['window_s']:.0f} s)", no_wrap=True, overflow="ellipsis")
+
+
+def _client_errors(page: Page) -> Text | None:
+    """A client's mistakes are no trouble of the deployment: only their number is told."""
+    found = page.get("client_errors") or {}
+    if not found.get("count"):
+        return None
+    window = "minute" if found["window_s"] == 60 else f"{found['window_s']:.0f} s"
+    return Text(f"4xx: {found['count']} in the last {window}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _faults(page: Page) -> list[str]:
