@@ -2,9 +2,13 @@
 
     uv run python scripts/bench_start.py [--target h200-disagg] [--repeats 5] [--json FILE]
 
-Both sides run in turn in one go, on the simulator, and are watched by the same client: it asks for one completion every
-50 ms and stops the clock at the first that comes back with tokens. Beside it: the launcher's own memory and idle CPU, the
-peak memory of the whole simulated run, and the wall time of a dry run.
+Both sides run in turn in one go, on the simulator, and are watched by the same client: it asks for one completion
+every 50 ms and stops the clock at the first that comes back with tokens. Beside it: the launcher's own memory and
+idle CPU, the memory of the whole simulated run, and the wall time of a dry run.
+
+On a machine that is busy with other work the launcher wins by more than it deserves: it gives each child a session of
+its own, and Linux shares the CPU by session (autogroup), while a shell's children share one. The ratio of an idle
+machine is the one that counts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     uv run python scripts/bench_workers.py [--workers 8,32,64,128] [--seconds 20] [--json FILE]
 
-One launcher, aggregated simulated workers, KV-aware router with events. The load is the same for every size (`--clients`
+One launcher, aggregated simulated workers, KV-aware router with events. The load is the same for every size (--clients
 streams at a time, 32 tokens each), so that what changes is what the number of workers costs: CPU of the frontend for a
 request, memory, time to ready. All of it runs on this machine: its cores are the limit long before the router is, and
 each row says how busy they were.

@@ -67,8 +67,8 @@ def test_the_script_runs_what_the_launcher_runs(
         shell.wait(30)
     assert not list(state.glob("sim.*/"))
     assert listener(port) is None
-    with Run("sim", "--http-port", str(port), "--admin-port", str(port + 1), "--base-port", "27000", state=state, SLURM_JOB_ID="7",
-             DYN_ROUTER_MODE="random") as run:  # fmt: skip
+    options = ["--http-port", str(port), "--admin-port", str(port + 1), "--base-port", "27000"]
+    with Run("sim", *options, state=state, SLURM_JOB_ID="7", DYN_ROUTER_MODE="random") as run:
         run.ready()
         launched = facts(run.descendants())
     assert len(by_hand) == 6
