@@ -261,13 +261,21 @@ class Deployment:
         join = self.plan.join
         what = f"{self.plan.model} at {self.url}" if join.has(Role.FRONTEND) else f"its part, {join.node}"
         self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {what}")
-        self._pump.page(report.text(self.report))
+        self._pump.page(report.text(self.report, _columns()))
 
     def _helper_ended(self, helper: asyncio.Task[None]) -> None:
         if not helper.cancelled() and (error := helper.exception()) is not None:
             # A deployment without its keeper or its proof would rot in silence.
             self._pump.log(f"{helper.get_name()} failed: {type(error).__name__}: {error}", "error")
             self.supervisor.fail(f"the launcher's own {helper.get_name()} failed: {error}")
+
+
+def _columns() -> int:
+    """Of the terminal that standard output is; as many as a report takes where it is none."""
+    try:
+        return os.get_terminal_size(1).columns or report.WIDTH + 1
+    except OSError:
+        return report.WIDTH + 1
 
 
 def reachable(host: str) -> str:

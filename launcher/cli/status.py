@@ -118,7 +118,7 @@ def _text(page: dict[str, Any], *, as_json: bool, compact: bool = False) -> str:
         highlight=False,
     )
     with console.capture() as capture:
-        console.print(board(page))
+        console.print(board(page, columns=console.width))
         for incident in (page.get("incidents") or [])[:INCIDENTS]:
             console.print(
                 f"incident {incident['time']}  {incident['what']}: {incident.get('outcome', '')}",

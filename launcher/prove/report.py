@@ -79,9 +79,10 @@ def curl(model: str, url: str) -> str:
     return f"curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(text)}"
 
 
-def text(report: Mapping[str, Any]) -> str:
-    """The report as a page for people."""
-    rule = "─" * WIDTH
+def text(report: Mapping[str, Any], columns: int = WIDTH + 1) -> str:
+    """The report as a page for people; `columns`: of the terminal, whose lines the rule must not wrap."""
+    width = max(1, min(WIDTH, columns - 1))
+    rule = "─" * width
     simulated = ", simulated: no model is computed" if report["simulated"] else ""
     lines = [
         rule,
@@ -97,11 +98,11 @@ def text(report: Mapping[str, Any]) -> str:
     for proof in report["proofs"]:
         mark = MARKS[Outcome(proof["outcome"])]
         taken = f" ({proof['seconds']:.1f} s)" if mark != MARKS[Outcome.SKIPPED] else ""
-        lines += _wrapped(f"   {mark} {proof['name']:<13} ", proof["text"] + taken)
+        lines += _wrapped(f"   {mark} {proof['name']:<13} ", proof["text"] + taken, width)
     if report["warnings"]:
         lines += ["", " warnings"]
         for warning in report["warnings"]:
-            lines += _wrapped("   ! ", warning)
+            lines += _wrapped("   ! ", warning, width)
     lines += ["", " try it", *([f"   {report['curl']}"] if report["curl"] else [])]
     lines += [f"   curl {report['admin']}/status", rule]
     return "\n".join(lines)
@@ -130,7 +131,11 @@ def _kv(entry: Mapping[str, Any]) -> str:
     return f"{tokens:,} ({'at least' if tokens >= floor else 'LESS THAN'} {floor:,})"
 
 
-def _wrapped(first: str, body: str) -> list[str]:
+def _wrapped(first: str, body: str, width: int) -> list[str]:
     return textwrap.wrap(
-        body, WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False
+        body,
+        max(width, len(first) + 20),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
     ) or [first]

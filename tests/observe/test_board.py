@@ -61,6 +61,14 @@ def test_it_shows_what_a_person_wants_to_know() -> None:
         assert expected in text, f"{expected!r} is not in\n{text}"
 
 
+@pytest.mark.parametrize("columns", [40, 50, 70, 79])
+def test_on_a_narrow_terminal_the_states_stay(columns: int) -> None:
+    text = shown(columns)
+    for name, word in (("decode-0", "ready"), ("decode-1", "loading"), ("decode-2", "backoff")):
+        assert any(line.split()[:2] == [name, word] for line in text.splitlines()), text
+    assert "restarts" not in text.split("process", 1)[1].splitlines()[0]
+
+
 def test_clients_errors_are_a_number() -> None:
     assert "4xx: 3 in the last minute" in shown(client_errors={"count": 3, "window_s": 60.0})
     assert "4xx" not in shown(client_errors={"count": 0, "window_s": 60.0})

@@ -81,3 +81,11 @@ def test_the_request_survives_a_shell() -> None:
     assert report.curl("o'model", "http://x").endswith(
         """'"'"'model","messages":[{"role":"user","content":"Hello"}],"max_tokens":64}'"""
     )
+
+
+def test_the_rule_follows_the_terminal() -> None:
+    made = plan("sim")
+    data = report.build(made, "http://x", states("sim"), [], {}, [], 5.0)
+    for columns, expected in ((40, 39), (500, report.WIDTH)):
+        rules = [line for line in report.text(data, columns).splitlines() if line.startswith("─")]
+        assert {len(rule) for rule in rules} == {expected}

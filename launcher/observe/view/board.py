@@ -25,12 +25,14 @@ BAR = 10
 FAULTS = 3
 """Newest faults shown."""
 REASONS = 4
+ROOMY, NARROW = 80, 60
+"""Columns of a screen below which there is no room for each thing that is known of a process."""
 Page = Mapping[str, Any]
 
 
-def board(page: Page, *, most: int | None = None) -> RenderableType:
-    """The whole page; `most`: processes shown at most, those that are well left out first."""
-    return Group(*_parts(page, most))
+def board(page: Page, *, most: int | None = None, columns: int = ROOMY) -> RenderableType:
+    """The whole page; `most`: processes shown at most, those that are well left out first; `columns`: of the screen."""
+    return Group(*_parts(page, most, columns))
 
 
 def rows_besides(page: Page) -> int:
@@ -39,11 +41,11 @@ def rows_besides(page: Page) -> int:
     return 2 + len((page.get("reasons") or ())[:REASONS]) + extra + len(_faults(page))
 
 
-def _parts(page: Page, most: int | None) -> Iterator[RenderableType]:
+def _parts(page: Page, most: int | None, width: int) -> Iterator[RenderableType]:
     yield _title(page)
     for reason in (page.get("reasons") or ())[:REASONS]:
         yield Text(f"  waiting for: {_clean(reason)}", style="yellow", no_wrap=True, overflow="ellipsis")
-    yield _processes(page, most)
+    yield _processes(page, most, width)
     if (line := _serving(page)) is not None:
         yield line
     if (line := _client_errors(page)) is not None:
@@ -77,7 +79,7 @@ def _lacking(page: Page) -> str:
     )
 
 
-def _processes(page: Page, most: int | None) -> Table:
+def _processes(page: Page, most: int | None, width: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     processes = list(page.get("processes") or ())
     figures = page.get("workers") or {}
@@ -89,9 +91,20 @@ def _processes(page: Page, most: int | None) -> Table:
         columns.append("gpu")
     if figures:
         columns += ["kv", "running"]
+    if width < ROOMY:
+        # The state must stay: without room it is the last to be cut, and the reasons above tell of the progress.
+        columns = [column for column in columns if column not in ("progress", "restarts")]
+    if width < NARROW:
+        columns = [column for column in columns if column in ("process", "state", "up")]
     for column in columns:
         right = column in ("up", "restarts", "kv", "running")
-        table.add_column(column, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            column,
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=_longest(processes, column) if column in ("process", "state") else None,
+        )
     shown = _chosen(processes, most)
     for process in shown:
         figure = figures.get(process["name"], {})
@@ -109,6 +122,11 @@ def _processes(page: Page, most: int | None) -> Table:
     if len(shown) < len(processes):
         table.add_row(f"and {len(processes) - len(shown)} more", *[""] * (len(columns) - 1), style="dim")
     return table
+
+
+def _longest(processes: list[Page], column: str) -> int:
+    field = "name" if column == "process" else column
+    return max((len(process[field]) for process in processes), default=0)
 
 
 def _chosen(processes: list[Page], most: int | None) -> list[Page]:

@@ -75,6 +75,6 @@ def render(page: Mapping[str, Any], columns: int, rows: int, *, colour: bool) ->
     )
     most = max(2, int(rows * SHARE) - 1 - rows_besides(page))
     with console.capture() as capture:
-        console.print(Rule(style="dim"), board(page, most=most))
+        console.print(Rule(style="dim"), board(page, most=most, columns=columns))
     texts = capture.get().rstrip("\n").split("\n")[: int(rows * SHARE)]
     return [Line(text, cell_len(Text.from_ansi(text).plain)) for text in texts]
