@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shlex
 import signal
 import subprocess
@@ -26,6 +27,7 @@ COMPLETION_S = 120.0
 STOP_S = 180.0
 """Above every drain schedule of the targets."""
 CLEAR_S = 3600.0
+PORTS = (15000, 19000)
 
 
 class Service(Protocol):
@@ -271,6 +273,10 @@ class Started:
 
 
 def _ports() -> tuple[int, int]:
-    """Two ports that are free now, below the range that the kernel hands out."""
-    free = (port for port in range(18000, 19000) if free_everywhere(port))
+    """Two ports that are free now, below the range that the kernel hands out.
+
+    From a place of chance: another benchmark that starts at this moment looks too.
+    """
+    start = random.SystemRandom().randrange(*PORTS)
+    free = (port for port in [*range(start, PORTS[1]), *range(PORTS[0], start)] if free_everywhere(port))
     return next(free), next(free)
