@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.parsers.vllm_flags import VLLM_OF_DYNAMO, check_vllm_flags, engine_args
+
 HERE = Path(__file__).parent
-# pytest's importlib mode puts no test folder on the path, and accept.py beside us must stay a plain script.
-sys.path.insert(0, str(HERE))
-from vllm_flags import VLLM_OF_DYNAMO, check_vllm_flags, engine_args  # noqa: E402
 
 OTHER_RELEASES = ("1.3.1", "1.4.2")
 
