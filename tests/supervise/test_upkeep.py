@@ -40,9 +40,7 @@ class Deeds:
 
     def healer(self) -> Healer:
         frontend = Frontend(session=None, url="http://x", model="m")  # type: ignore[arg-type]
-        return Healer(
-            frontend, list, self, lambda name, why: self.replaced.append(name), lambda *_: None
-        )
+        return Healer(frontend, list, self, lambda name, why: self.replaced.append(name), lambda *_: None)
 
 
 def test_registrations_are_written_anew_before_anything_is_restarted() -> None:

@@ -74,4 +74,6 @@ def _rows(finding: Finding, label: str, column: int, width: int, colour: bool) -
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(text), max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(printable(text), max(20, width), break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
