@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher.simulate import report
+from launcher.simulate import report, timing
 from launcher.simulate.predict import Case, Prediction
 from launcher.simulate.study import Study, best
 from launcher.target.resolve import resolve
@@ -74,6 +74,24 @@ def row(subject: Study, each: Prediction) -> str:
     )
 
 
+def needed(subject: Study) -> str:
+    """What the page's throughput asks of the GPUs that prefill, beside what the kernels of the table give."""
+    page, workload = published(subject), subject.workload
+    split, shape = subject.own, next(iter(subject.traces.values()))
+    workers = split.prefill or split.aggregated
+    new = shape.isl_mean * (1 - shape.hit)
+    rate = page.tok_s_gpu * subject.gpus / workload.osl * new / workers
+    table = timing.load(next(iter(subject.engines.values())).table)
+    took = table.prefill(new, shape.isl_mean - new) / 1e3
+    fits = 1 - (1 - shape.hit) * (new / took) / rate
+    return (
+        f"- {subject.target.name}: {rate:,.0f} new tokens/s of each of {workers} prefilling GPUs at "
+        f"{shape.hit:.0%} hits; the kernels measured by aiconfigurator give {new / took:,.0f}"
+        + (f", which would do at {fits:.1%} hits" if fits > shape.hit else "")
+        + ("" if split.prefill else " if the GPU did nothing else")
+    )
+
+
 def ranking(pairs: list[tuple[Study, Prediction]]) -> list[str]:
     """The order of the four on the page and in the prediction, and each pair told right or wrong."""
     page = sorted(pairs, key=lambda pair: -published(pair[0]).tok_s_gpu)
@@ -107,6 +125,10 @@ def section(title: str, runs: list[tuple[Study, list[Prediction]]]) -> list[str]
         "",
         *ranking(pairs),
         "",
+        "What the page's throughput asks of prefill:",
+        "",
+        *(needed(subject) for subject, _ in pairs),
+        "",
         "Every split, tok/s/GPU / tok/s/user / mean TTFT s:",
         "",
     ]
@@ -134,6 +156,8 @@ def main() -> None:
     args = parser.parse_args()
     began = time.time()
     sections, raw = [], {}
+    # With little in common, sessions need more turns to grow to the mean length.
+    longer = 24
     variants: list[tuple[str, int | None, dict[str, str]]] = [
         ("Sessions share five eighths of the mean input (the launcher's default)", None, {}),
         ("Sessions share an eighth of it: the targets' own splits", 8192, {}),
@@ -145,7 +169,8 @@ def main() -> None:
             if tables and name not in tables:
                 continue
             print(f"{name}: {title}", file=sys.stderr)
-            subject = study(name, args.python, args.turns, shared, tables.get(name))
+            turns = args.turns if shared is None else max(longer, args.turns)
+            subject = study(name, args.python, turns, shared, tables.get(name))
             runs.append((subject, simulate(subject, every=shared is None)))
         sections += section(title, runs)
         raw[title] = [json.loads(report.dumps(subject, found, 0.0)) for subject, found in runs]
@@ -153,6 +178,8 @@ def main() -> None:
     head = (Path(__file__).parent / "bench_simulate_head.md").read_text(encoding="utf-8")
     text = [head.rstrip(), "", *sections, "## Modelled, and not", ""]
     text += [f"- modelled: {line}" for line in modelled] + [f"- not modelled: {line}" for line in missing]
+    tail = (Path(__file__).parent / "bench_simulate_tail.md").read_text(encoding="utf-8")
+    text += ["", tail.rstrip()]
     text += ["", f"Made by `scripts/bench_simulate.py` in {(time.time() - began) / 60:.0f} minutes.", ""]
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "simulation.md").write_text("\n".join(text), encoding="utf-8")
