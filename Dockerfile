@@ -38,10 +38,13 @@ RUN mkdir /base \
 WORKDIR /opt/launcher
 # Dependencies first: they change less often than the code. Dynamo itself is the base image's, so it and what only it
 # needs are left out. Every file is checked against its hash in the lock.
+# BENCH=1 adds AIPerf (some 800 MB) for the benchmark job; amd64 only, since one of its packages has no arm64 wheel.
+ARG BENCH=
 RUN --mount=type=bind,source=pyproject.toml,target=/lock/pyproject.toml \
     --mount=type=bind,source=uv.lock,target=/lock/uv.lock \
     --mount=type=cache,target=/root/.cache/uv \
-    uv export --quiet --project /lock --locked --no-default-groups --all-extras --no-emit-project \
+    extra=--no-dev && if [ -n "${BENCH}" ]; then extra=--extra=bench; fi \
+    && uv export --quiet --project /lock --locked --no-default-groups "$extra" --no-emit-project \
         --prune ai-dynamo --output-file /base/requirements.txt \
     && uv venv --quiet --python "$(command -v python3)" .venv \
     && uv pip install --quiet --python .venv/bin/python --require-hashes --no-deps --only-binary :all: \

@@ -1,4 +1,8 @@
-"""The asker's end of the control socket. Blocking."""
+"""The asker's end of the control socket. Blocking.
+
+A launcher takes requests (such as a rolling restart) on a unix socket in its run's private folder, mode 0600, from its
+own user or root only; nothing of it is on the network. So it is asked on the machine, or in the pod, where it runs.
+"""
 
 from __future__ import annotations
 

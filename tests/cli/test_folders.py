@@ -14,10 +14,10 @@ from launcher.cli import main
 )
 @pytest.mark.parametrize("below", ["", "/below"])
 def test_a_folder_that_is_a_file(
-    flag: str, code: str, below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flag: str, code: str, below: str, state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "file").write_text("")
-    folder = str(tmp_path / "file") + below
+    (state / "file").write_text("")
+    folder = str(state / "file") + below
     assert main(["--target", "sim", "--http-port", "0", "--admin-port", "0", flag, folder]) == 3
     err = capsys.readouterr().err
     assert f"error[{code}]" in err

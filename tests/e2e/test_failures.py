@@ -28,11 +28,18 @@ def test_a_worker_that_dies_ends_a_run_without_budget(state: Path) -> None:
 
 
 def test_a_worker_that_cannot_start_ends_the_run_with_its_own_words(state: Path) -> None:
-    with Run("sim", "--set", "simulation.args.no-such-flag=1", state=state) as run:
+    with Run("sim", "--set", "simulation.args.planner-profile-data=/nowhere", state=state) as run:
         assert run.wait(90) == 4
-        assert "no-such-flag" in run.log.rpartition("its last")[2]
+        assert "/nowhere" in run.log.rpartition("its last")[2]
         assert run.admin_port
         assert not list(state.glob("sim-*"))
+
+
+def test_a_flag_that_the_release_does_not_know_starts_nothing(state: Path) -> None:
+    with Run("sim", "--set", "simulation.args.no-such-flag=1", state=state) as run:
+        assert run.wait(30) == 2
+        assert "no-such-flag" in run.log
+        assert not run.admin_port
 
 
 def test_not_ready_in_time_is_a_failure_that_says_what_is_missing(state: Path) -> None:

@@ -156,8 +156,8 @@ def kill_frontend(run: Run) -> list[Request]:
     """Kill it under load; returns the requests that began afterwards."""
     with Load(run.url, run.model, streams=8, tokens=32) as load:
         time.sleep(1)
-        began = time.monotonic()
         os.kill(run.process_state("frontend")["pid"], signal.SIGKILL)
+        began = time.monotonic()
         time.sleep(6)
         requests = load.finish()
     # A request that was on its way to the dead process is lost with it.

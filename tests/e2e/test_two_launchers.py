@@ -35,7 +35,7 @@ def test_a_taken_public_port_is_an_error_that_names_the_holder(state: Path, opti
         holder.listen(1)
         port = holder.getsockname()[1]
         with Run("sim", option, str(port), state=state) as run:
-            assert run.wait() == 2
+            assert run.wait() == 3
             assert f"port {port}" in run.log
             assert "held by pid" in run.log
             assert option in run.log

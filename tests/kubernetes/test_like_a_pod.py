@@ -163,6 +163,9 @@ exec setpriv --bounding-set -all --inh-caps -all --no-new-privs "$@"
 """What the container runtime does for the pod: a read-only root, empty scratch volumes, no capabilities."""
 
 
+@pytest.mark.skipif(
+    Path(__file__).is_relative_to("/tmp"), reason="the pod's own /tmp would hide this checkout"
+)
 def test_the_simulated_pod_as_it_is_written(tmp_path: Path) -> None:
     """Its arguments and environment under its restrictions; probes from outside; gone within its grace period."""
     pod = manifests.kind(manifests.documents("sim", "deploy.yaml"), "Pod")
