@@ -54,8 +54,7 @@ def test_the_version_is_the_packages() -> None:
 def test_every_locked_package_has_a_wheel_for_both_architectures() -> None:
     """The image installs wheels only, for CPython 3.12 on glibc (Ubuntu 24.04's, that of the runtime images)."""
     exported = subprocess.run(
-        f"{uv()} export -q --locked --no-default-groups --no-emit-project --no-hashes "
-        "--prune ai-dynamo",
+        f"{uv()} export -q --locked --no-default-groups --no-emit-project --no-hashes --prune ai-dynamo",
         shell=True,
         cwd=ROOT,
         capture_output=True,
