@@ -11,6 +11,8 @@ from launcher.plan.model import Process, Role, Stop
 from launcher.target.schema import Target, Workers
 
 Version = tuple[int, ...]
+STOP_STAGE = {Role.AGGREGATED: 1, Role.DECODE: 1, Role.PREFILL: 2}
+"""When a worker of a role is told to stop, whatever its engine: after the frontend (0), prefill last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import Any
 import launcher
 from launcher import simmodel
 from launcher.engines import environment, flags, model, vllm
-from launcher.engines.base import Context, PortNeed, Slot
-from launcher.engines.mocker import STOP_STAGE
+from launcher.engines.base import STOP_STAGE, Context, PortNeed, Slot
 from launcher.plan.model import Http, Process, Role, Stop
 from launcher.target.schema import Target, Workers
 

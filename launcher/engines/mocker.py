@@ -6,11 +6,10 @@ from typing import Any
 
 from launcher import simmodel
 from launcher.engines import environment, flags, model
-from launcher.engines.base import Context, PortNeed, Slot
+from launcher.engines.base import STOP_STAGE, Context, PortNeed, Slot
 from launcher.plan.model import Http, Process, Role, Stop
 from launcher.target.schema import Target, Workers
 
-STOP_STAGE = {Role.AGGREGATED: 1, Role.DECODE: 1, Role.PREFILL: 2}
 DERIVED = {
     "max-num-seqs": "max-num-seqs",
     "max-batch-size": "max-num-seqs",

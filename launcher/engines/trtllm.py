@@ -11,11 +11,10 @@ from typing import Any
 import yaml
 
 from launcher.engines import environment, flags, model
-from launcher.engines.base import Context, PortNeed, Slot
+from launcher.engines.base import STOP_STAGE, Context, PortNeed, Slot
 from launcher.plan.model import Http, Phase, Process, Ranks, Role, Stop
 from launcher.target.schema import Target, Workers
 
-STOP_STAGE = {Role.AGGREGATED: 1, Role.DECODE: 1, Role.PREFILL: 2}
 PHASES = (
     Phase("ranks", r"Starting MPI|MPI_Comm_spawn|Start MpiSession|rank \d+ using MpiPoolSession"),
     Phase("weights", r"Loading (?:safetensors|weights)|Prefetching .* checkpoint"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from launcher.engines import environment, flags, model
-from launcher.engines.base import Context, PortNeed, Slot
+from launcher.engines.base import STOP_STAGE, Context, PortNeed, Slot
 from launcher.plan.model import Http, Phase, Process, Role, Stop
 from launcher.target.schema import Target, Workers
 
-STOP_STAGE = {Role.AGGREGATED: 1, Role.DECODE: 1, Role.PREFILL: 2}
 PHASES = (
     Phase("engine", r"Initializing a V1 LLM engine"),
     Phase("weights", r"Starting to load model|Loading safetensors|Loading model from scratch"),
