@@ -86,7 +86,7 @@ class FrontDoor:
         if name != self.active or self._ending:
             return
         if self._kept is not None:
-            self._forwarder = Forwarder(self._kept, self._where)
+            self._forwarder = Forwarder(self._kept, self._where, self._doubt)
             self._kept = None
             self._forwarder.start()
             self._log(
@@ -94,6 +94,10 @@ class FrontDoor:
             )
         others = [other for other in self._names if other != name and self._state(other).healthy]
         self.active = others[0] if others else self.active
+
+    def _doubt(self, address: Address) -> None:
+        """A frontend cut or refused a connection: ask it again before the next one goes there."""
+        self._good.pop(address[1], None)
 
     async def _where(self) -> Address | None:
         # All that wait share one search.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -12,12 +13,16 @@ from typing import cast
 Address = tuple[str, int]
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER for zero seconds."""
+AGAIN_S = 0.02
+"""Pause before another try where the address refused."""
 
 
 class Side(asyncio.Protocol):
     """One end of a forwarded connection; what it reads is written to `other`."""
 
-    def __init__(self) -> None:
+    def __init__(self, cut: Callable[[], None] = lambda: None) -> None:
+        """`cut` is called when the connection ends in an error."""
+        self._cut = cut
         self.transport: asyncio.Transport | None = None
         self.other: Side | None = None
         self._early: list[bytes] = []
@@ -66,6 +71,8 @@ class Side(asyncio.Protocol):
         return True  # The other direction goes on.
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._cut()
         if self.other is not None and self.other.transport is not None:
             if exc is None:
                 self.other.transport.close()
@@ -91,11 +98,21 @@ class Side(asyncio.Protocol):
 
 
 class Forwarder:
-    """Accepts on a listening socket. `where` says the address for a new connection, waiting until there is one."""
+    """Accepts on a listening socket. `where` says the address for a new connection, waiting until there is one.
 
-    def __init__(self, listener: socket.socket, where: Callable[[], Awaitable[Address | None]]) -> None:
+    `doubt` is told of an address that refused a connection or cut one: a process that dies stops serving some 40 ms
+    before anybody hears of its end.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        where: Callable[[], Awaitable[Address | None]],
+        doubt: Callable[[Address], None] = lambda address: None,
+    ) -> None:
         self._listener = listener
         self._where = where
+        self._doubt = doubt
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self.connections = 0
@@ -128,10 +145,7 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         sock.setblocking(False)
         try:
-            address = await self._where()
-            if address is None:
-                raise ConnectionError("nobody serves")
-            _, server = await loop.create_connection(Side, *address)
+            server = await self._connect()
             _, client = await loop.connect_accepted_socket(Side, sock)
         except (OSError, asyncio.CancelledError):
             sock.close()
@@ -139,3 +153,21 @@ class Forwarder:
         self.connections += 1
         server.join(client)
         client.join(server)
+
+    async def _connect(self) -> Side:
+        """An end at whoever serves; ConnectionError where nobody does in time.
+
+        One that refuses has died a moment ago, and nothing was sent to it: that is no reason to cut the client.
+        """
+        while True:
+            address = await self._where()
+            if address is None:
+                raise ConnectionError("nobody serves")
+            doubt = functools.partial(self._doubt, address)
+            try:
+                _, server = await asyncio.get_running_loop().create_connection(lambda: Side(doubt), *address)  # noqa: B023
+            except ConnectionRefusedError:
+                doubt()
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return server

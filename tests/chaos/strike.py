@@ -65,9 +65,9 @@ class Cost:
         )
 
 
-def routed(side: Side) -> dict[str, int]:
+def routed(side: Side, timeout_s: float = 10.0) -> dict[str, int]:
     """Workers per role that requests go to; empty where the model is not served."""
-    code, body = get(f"{side.url}/v1/models/{quote(side.model, safe='')}/ready")
+    code, body = get(f"{side.url}/v1/models/{quote(side.model, safe='')}/ready", timeout_s)
     if code != 200:
         return {}
     spaces = json.loads(body)["namespaces"].values()
