@@ -14,6 +14,7 @@ from launcher.frontdoor.keep import listening_socket
 from launcher.frontdoor.names import PRIVATE, SPARE
 from launcher.plan.model import Plan, Process, Role
 from launcher.prove.frontend import Frontend
+from launcher.supervise import procfs
 from launcher.supervise.events import Event, Kind, ProcessState
 
 HOLD_S = 30.0
@@ -111,7 +112,7 @@ class FrontDoor:
             for name in sorted(self._names, key=lambda name: name != self.active):
                 state = self._state(name)
                 port = state.ports["http"]
-                if state.healthy and await self._routes(port):
+                if state.healthy and _lives(state) and await self._routes(port):
                     if name != self.active:
                         self.active = name
                     return LOOPBACK, port
@@ -141,3 +142,9 @@ class FrontDoor:
             self._kept = None
         if self._forwarder is not None:
             self._forwarder.stop()
+
+
+def _lives(state: ProcessState) -> bool:
+    """Asked anew for each connection: a frontend that is killed cuts its streams, whose clients come again at once,
+    and still listens for up to 50 ms, while its end is not known yet."""
+    return state.pid is not None and not procfs.dying(state.pid)

@@ -38,7 +38,7 @@ IN_HAND = "dynamo_component_inflight_requests"
 LATE_S = 1.0
 """While this process comes late by so much, nothing is judged."""
 BUSY = 503
-"""A frontend's own refusal. Less than 500 is a refusal of our request, and no answer at all is the counters' to judge."""
+"""A frontend's own refusal. Less than 500 refuses our request, and where there is no answer the counters judge."""
 SETTLED_LOOKS = 6
 """An error counts only where worker and frontend have been well for so many intervals: until a new worker is routed to
 (Dynamo 1.3.1: 7 to 23 s), asking for it by its id is an error."""

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,14 @@ from tests.chaos.load import Load, bad
 from tests.chaos.strike import Side, routed
 from tests.support.runs import ROOT, Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+VOCABULARY = os.environ.get("TIKTOKEN_ENCODINGS_BASE", str(ROOT.parent / "shared" / "harmony"))
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        not (Path(VOCABULARY) / "o200k_base.tiktoken").is_file(), reason="needs the o200k vocabulary"
+    ),
+]
 INSIDE = f"simulation.env.PYTHONPATH={ROOT / 'tests/chaos/inside'}:{ROOT}"
 INTERVAL_S, TIMEOUT_S = 1.0, 4.0
 CANARY = (
@@ -25,7 +33,7 @@ CANARY = (
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """2P2D of echo workers: real Dynamo processes whose request handler is Python."""
     options = ("--engine", "echo", "--restart-budget", "100", "--set", INSIDE, *CANARY)
-    with Run("sim", *options, state=tmp_path_factory.mktemp("s")) as run:
+    with Run("sim", *options, state=tmp_path_factory.mktemp("s"), TIKTOKEN_ENCODINGS_BASE=VOCABULARY) as run:
         yield run.ready()
 
 

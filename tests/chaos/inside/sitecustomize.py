@@ -1,4 +1,4 @@
-"""Breaks a worker from inside, on a signal. Python imports this first in every process that has its folder in PYTHONPATH.
+"""Breaks a worker from inside, on a signal. Every Python that has this folder in its PYTHONPATH imports it first.
 
 SIGUSR2: the event loop is stuck for good (a handler that never returns), while Dynamo's own threads live on.
 SIGUSR1: the echo worker's engine is broken: every request fails, nothing else does.
