@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,8 +76,10 @@ class Judge:
     def __init__(self, canary: Canary) -> None:
         self._canary = canary
         self._last: Reading | None = None
+        self.asked = False
+        """Whether it got a canary since it was last seen to work. A gauge of requests in hand alone may be wrong."""
         self.stuck_s = 0.0
-        """For how long it has had work in hand without any progress."""
+        """For how long it has had work in hand, that canary too, without any progress."""
         self.errors = 0
         """Canaries in a row that were answered with an error."""
 
@@ -86,9 +89,9 @@ class Judge:
         if last is None:
             return True
         if now.progress != last.progress:
-            self.stuck_s = 0.0
+            self.stuck_s, self.asked = 0.0, False
             return False
-        if now.in_hand > 0:
+        if self.asked and now.in_hand > 0:
             # A pause of ours, or of the machine, is no time in which the worker could have worked.
             self.stuck_s += min(elapsed_s, 2 * self._canary.interval_s)
         else:
@@ -136,7 +139,7 @@ class Watcher:
         self._judges: dict[tuple[str, int], Judge] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._looked_at = 0.0
-        self._round = 0
+        self._asked: Counter[str] = Counter()
         self._answers = False
 
     async def run(self) -> None:
@@ -155,7 +158,6 @@ class Watcher:
         pages = await asyncio.gather(*(self._frontend.metrics(self._system(state)) for state in states))
         now = time.monotonic()
         elapsed, self._looked_at = now - self._looked_at, now
-        self._round += 1
         if self._late_s() > LATE_S:
             return
         judges = {(state.name, state.incarnation): Judge(self._canary) for state in states} | self._judges
@@ -184,20 +186,20 @@ class Watcher:
         host = self._plan.join.host
         numbers = {each.port: each.number for each in instances or () if each.host == host}
         known = {state.name: numbers[port] for state in states if (port := state.ports.get("rpc")) in numbers}
-        for place, state in enumerate(silent):
+        for state in silent:
             running = self._asking.get(state.name)
             if state.name in known and (running is None or running.done()):
-                partner = self._partner(state, place, [each for each in states if each.name in known])
+                partner = self._partner(state, [each for each in states if each.name in known])
                 task = asyncio.create_task(self._one(state, partner, known), name=f"canary {state.name}")
                 self._asking[state.name] = task
+                self._asked[state.name] += 1
+                self._judges[state.name, state.incarnation].asked = True
 
-    def _partner(
-        self, state: ProcessState, place: int, states: Sequence[ProcessState]
-    ) -> ProcessState | None:
+    def _partner(self, state: ProcessState, states: Sequence[ProcessState]) -> ProcessState | None:
         """Who does the other half of a request, another one each time; None where one worker does all of it."""
         role = {Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL}.get(state.role)
         others = [each for each in states if each.role is role]
-        return others[(self._round + place) % len(others)] if others else None
+        return others[(self._asked[state.name]) % len(others)] if others else None
 
     async def _one(self, state: ProcessState, partner: ProcessState | None, known: Mapping[str, int]) -> None:
         pins = {
