@@ -116,7 +116,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines += [
         f"| {each['shape']} | {each['streams']} | {each['role']} | {each['fault']} | {each['side']} "
         f"| {each['requests']} in {each['repeats']} | {counts(each['failed'])} | {counts(each['cut'])} "
-        f"| {each['lost_until_s']} s | {seconds(each['out'])} | {seconds(each['full'])} | {each['longest_silence_s']} s |"
+        f"| {each['lost_until_s']} s | {seconds(each['out'])} | {seconds(each['full'])} "
+        f"| {each['longest_silence_s']} s |"
         for each in sorted(
             rows, key=lambda each: (each["shape"], each["streams"], each["role"], each["fault"], each["side"])
         )

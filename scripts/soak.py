@@ -151,9 +151,10 @@ def soak(run: Run, args: argparse.Namespace, report: dict[str, Any]) -> None:
 
     def judge(requests: list[Request]) -> None:
         nonlocal judged
+        looks = list(watcher.looks)  # at once: the other thread goes on adding
+        roles = sorted({role for each in looks for role in each.healthy.values()})
         for request in bad(requests[judged:]):
-            roles = sorted({role for each in watcher.looks for role in each.healthy.values()})
-            rule = explain(request, faults, list(watcher.looks), roles, charged)
+            rule = explain(request, faults, looks, roles, charged)
             why[rule or "unexplained"] += 1
             if not rule:
                 report["unexplained"].append(

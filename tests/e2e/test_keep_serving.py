@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import statistics
 import subprocess
 import sys
 import time
@@ -22,6 +23,10 @@ from tests.support.runs import ROOT, Run
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 STREAMS = 24
 BUDGET = ("--restart-budget", "100")
+INSIDE = ("--set", f"simulation.env.PYTHONPATH={ROOT / 'tests/chaos/inside'}:{ROOT}")
+"""Lets a worker end with exit code 0 on SIGUSR1."""
+OUT_S: list[float] = []
+"""Of each worker lost by a test here: seconds until it was out of routing."""
 AGGREGATED = ("--engine", "mocker", "--set", "workers.aggregated.count=3")
 
 
@@ -45,13 +50,13 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -
 
 @pytest.fixture(scope="module")
 def disagg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with Run("sim", *BUDGET, state=tmp_path_factory.mktemp("s")) as run:
+    with Run("sim", *BUDGET, *INSIDE, state=tmp_path_factory.mktemp("s")) as run:
         yield run.ready()
 
 
 @pytest.fixture(scope="module")
 def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with Run("h200-agg", *AGGREGATED, *BUDGET, state=tmp_path_factory.mktemp("s")) as run:
+    with Run("h200-agg", *AGGREGATED, *BUDGET, *INSIDE, state=tmp_path_factory.mktemp("s")) as run:
         yield run.ready()
 
 
@@ -62,19 +67,26 @@ def lose(run: Run, name: str, number: signal.Signals, words: int = 60) -> None:
     assert (cost.failed, cost.cut) == (0, 0), cost.told()
     assert len(cost.requests) > STREAMS
     assert cost.full_s is not None, f"not whole again: {routed(side(run))}"
-    # 0.3 s is the goal on a machine that is not shared; the look itself takes its time on one that is.
+    # The goal is 0.3 s at the median (below); one look alone takes longer where others have the CPUs.
     assert cost.out_s is not None
     assert cost.out_s < 1.0
+    OUT_S.append(cost.out_s)
     after = run.process_state(name)
     assert after["pid"] != before["pid"]
     assert after["restarts"] == before["restarts"] + 1
+    if number in (signal.SIGTERM, signal.SIGUSR1):
+        # It was not asked by us: exit code 0 is a death like any other.
+        assert after["last_exit"]["code"] == 0
     assert set(after["ports"].values()).isdisjoint(before["ports"].values())
     until(lambda: run.status()["ready"], "ready again")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=lambda each: each.name
+LOSSES = pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGUSR1], ids=lambda each: each.name
 )
+
+
+@LOSSES
 @pytest.mark.parametrize("name", ["decode-0", "prefill-1"])
 def test_a_disaggregated_worker_is_lost_without_a_failed_request(
     disagg: Run, name: str, number: signal.Signals
@@ -83,13 +95,17 @@ def test_a_disaggregated_worker_is_lost_without_a_failed_request(
     lose(disagg, name, number, words=400 if name.startswith("prefill") else 60)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=lambda each: each.name
-)
+@LOSSES
 def test_an_aggregated_worker_is_lost_without_a_failed_request(
     aggregated: Run, number: signal.Signals
 ) -> None:
     lose(aggregated, "aggregated-1", number)
+
+
+def test_routing_stopped_within_three_tenths_of_a_second_at_the_median() -> None:
+    if len(OUT_S) < 6:
+        pytest.skip("the tests above have not run in this process")
+    assert statistics.median(OUT_S) < 0.3, OUT_S
 
 
 def test_workers_restart_on_request_without_a_failed_request(disagg: Run) -> None:
@@ -144,21 +160,20 @@ def test_a_frozen_machine_goes_on_where_it_was(disagg: Run) -> None:
     until(lambda: disagg.status()["ready"] and not disagg.status()["degraded"], "whole")
     whole, restarts = routed(side(disagg)), disagg.status()["restarts"]
     freeze_all(disagg, 20)
-    # Everything serves again within two seconds on an idle machine.
-    assert until(lambda: routed(side(disagg)) == whole, "whole again", 20) < 4
+    assert until(lambda: routed(side(disagg)) == whole, "whole again", 20) < 2
     assert disagg.chat()["usage"]["completion_tokens"] == 16
     time.sleep(12)  # Longer than an entry lives.
     assert routed(side(disagg)) == whole
     assert disagg.status()["restarts"] == restarts
 
 
-def kill_frontend(run: Run) -> list[Request]:
+def kill_frontend(run: Run, wait_s: float = 6) -> list[Request]:
     """Kill it under load; returns the requests that began afterwards."""
     with Load(run.url, run.model, streams=8, tokens=32) as load:
         time.sleep(1)
         os.kill(run.process_state("frontend")["pid"], signal.SIGKILL)
         began = time.monotonic()
-        time.sleep(6)
+        time.sleep(wait_s)
         requests = load.finish()
     # A request that was on its way to the dead process is lost with it.
     return [each for each in requests if each.began > began + 0.1]
@@ -182,8 +197,7 @@ def test_a_warm_spare_takes_over_at_once(state: Path) -> None:
         time.sleep(2)
         requests = kill_frontend(run)
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        # The goal is 1 s; a loaded machine takes its time for the streams themselves.
-        assert min(each.ended for each in requests) - min(each.began for each in requests) < 3
+        assert min(each.ended for each in requests) - min(each.began for each in requests) < 1
         until(lambda: run.status()["ready"] and run.process_state("frontend")["healthy"], "whole again")
         assert run.stop() == 0
 
@@ -207,5 +221,25 @@ def test_other_releases_survive_a_freeze(release: str, state: Path) -> None:
         run.ready(180)
         whole = routed(side(run))
         freeze_all(run, 20)
-        assert until(lambda: routed(side(run)) == whole, "whole again", 20) < 4
+        assert until(lambda: routed(side(run)) == whole, "whole again", 20) < 2
+        assert run.chat()["usage"]["completion_tokens"] == 16
         assert run.status()["restarts"] == 0
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("spare", ["true", "false"])
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.2"])
+def test_other_releases_serve_on_after_their_frontend_died(release: str, spare: str, state: Path) -> None:
+    options = ("--set", f"frontend.spare={spare}", *BUDGET, "--python", interpreter(release))
+    with Run("sim", *options, state=state) as run:
+        run.ready(180)
+        if spare == "true":
+            until(lambda: run.process_state("frontend-spare")["healthy"], "the spare is well")
+            time.sleep(15)  # until it routes
+        requests = kill_frontend(run, 4 if spare == "true" else 25)
+        assert [(each.outcome, each.detail) for each in bad(requests)] == []
+        assert requests
+        outage = min(each.ended for each in requests) - min(each.began for each in requests)
+        # A fresh frontend of these releases routes after 7 to 11 s on an idle machine.
+        assert outage < (1 if spare == "true" else 20)
+        print(f"{release}, spare {spare}: first new answer after {outage:.2f} s")

@@ -1,9 +1,11 @@
 """Breaks a worker from inside, on a signal. Every Python that has this folder in its PYTHONPATH imports it first.
 
 SIGUSR2: the event loop is stuck for good (a handler that never returns), while Dynamo's own threads live on.
-SIGUSR1: the echo worker's engine is broken: every request fails, nothing else does.
+SIGUSR1: the echo worker's engine is broken: every request fails, nothing else does. A simulated worker ends at once,
+and says with exit code 0 that all is well.
 """
 
+import os
 import signal
 import sys
 import time
@@ -24,3 +26,6 @@ if "launcher.engines.echo_worker" in sys.orig_argv:
 
     signal.signal(signal.SIGUSR2, stick)
     signal.signal(signal.SIGUSR1, spoil)
+
+if "dynamo.mocker" in sys.orig_argv:
+    signal.signal(signal.SIGUSR1, lambda number, frame: os._exit(0))
