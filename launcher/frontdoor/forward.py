@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import resource
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -15,14 +16,16 @@ RESET = struct.pack("ii", 1, 0)
 """SO_LINGER for zero seconds."""
 AGAIN_S = 0.02
 """Pause before another try where the address refused."""
+RESERVE = 256
+"""Descriptors that stay free for the launcher itself, which can do nothing without: not even look at /proc."""
 
 
 class Side(asyncio.Protocol):
     """One end of a forwarded connection; what it reads is written to `other`."""
 
-    def __init__(self, cut: Callable[[], None] = lambda: None) -> None:
-        """`cut` is called when the connection ends in an error."""
-        self._cut = cut
+    def __init__(self, over: Callable[[Exception | None], None] = lambda exc: None) -> None:
+        """`over` is called when the connection has ended, with the error where there was one."""
+        self._over = over
         self.transport: asyncio.Transport | None = None
         self.other: Side | None = None
         self._early: list[bytes] = []
@@ -71,8 +74,7 @@ class Side(asyncio.Protocol):
         return True  # The other direction goes on.
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self._cut()
+        self._over(exc)
         if self.other is not None and self.other.transport is not None:
             if exc is None:
                 self.other.transport.close()
@@ -109,10 +111,14 @@ class Forwarder:
         listener: socket.socket,
         where: Callable[[], Awaitable[Address | None]],
         doubt: Callable[[Address], None] = lambda address: None,
+        most: int | None = None,
     ) -> None:
+        """`most`: connections at a time; the others wait. By default what this process's limit of open files allows."""
         self._listener = listener
         self._where = where
         self._doubt = doubt
+        self._most = most if most is not None else _most()
+        self._open = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
         self.connections = 0
@@ -131,6 +137,9 @@ class Forwarder:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            if self._open + len(self._tasks) >= self._most:
+                await asyncio.sleep(AGAIN_S)  # they wait in the kernel's queue
+                continue
             try:
                 # Not `create_server`: what uvloop makes of a socket that listens already never accepts.
                 sock, _ = await loop.sock_accept(self._listener)
@@ -144,11 +153,14 @@ class Forwarder:
     async def _serve(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         sock.setblocking(False)
+        server: Side | None = None
         try:
             server = await self._connect()
             _, client = await loop.connect_accepted_socket(Side, sock)
         except (OSError, asyncio.CancelledError):
             sock.close()
+            if server is not None and server.transport is not None:
+                server.transport.abort()
             return
         self.connections += 1
         server.join(client)
@@ -163,11 +175,26 @@ class Forwarder:
             address = await self._where()
             if address is None:
                 raise ConnectionError("nobody serves")
-            doubt = functools.partial(self._doubt, address)
+            make = functools.partial(Side, functools.partial(self._ended, address))
             try:
-                _, server = await asyncio.get_running_loop().create_connection(lambda: Side(doubt), *address)  # noqa: B023
+                _, server = await asyncio.get_running_loop().create_connection(make, *address)
             except ConnectionRefusedError:
-                doubt()
+                self._doubt(address)
                 await asyncio.sleep(AGAIN_S)
             else:
+                self._open += 1
                 return server
+
+    def _ended(self, address: Address, exc: Exception | None) -> None:
+        self._open -= 1
+        if exc is not None:
+            self._doubt(address)
+
+
+def _most() -> int:
+    """Two descriptors a connection. Raises the limit as far as it may be: shells give 1024, which 400 streams fill."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (soft - RESERVE) // 2)

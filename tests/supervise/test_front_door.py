@@ -100,6 +100,32 @@ def test_a_frontend_that_has_just_died_costs_a_new_connection_nothing() -> None:
     run(main())
 
 
+def test_more_connections_than_descriptors_wait_and_are_served_later() -> None:
+    async def main() -> None:
+        port = free_port()
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+
+        async def where() -> Address:
+            return server.sockets[0].getsockname()[:2]  # type: ignore[no-any-return]
+
+        forwarder = Forwarder(kept(port), where, most=3)
+        forwarder.start()
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        await soon(lambda: forwarder.connections == 3)
+        await asyncio.sleep(0.2)
+        assert forwarder.connections == 3
+        for reader, writer in clients:
+            writer.write(b"x")
+            writer.write_eof()
+            assert await reader.read() == b"X"
+            writer.close()
+        assert forwarder.connections == 8
+        forwarder.stop()
+        server.close()
+
+    run(main())
+
+
 def test_a_cut_behind_the_door_is_a_cut_before_it() -> None:
     async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
