@@ -167,24 +167,27 @@ def test_a_frozen_machine_goes_on_where_it_was(disagg: Run) -> None:
     assert disagg.status()["restarts"] == restarts
 
 
-def kill_frontend(run: Run, wait_s: float = 6) -> list[Request]:
-    """Kill it under load; returns the requests that began afterwards."""
+def kill_frontend(run: Run, wait_s: float = 6) -> tuple[list[Request], float]:
+    """Kill it under load; returns the requests that it did not take with it, and the seconds until one was answered."""
     with Load(run.url, run.model, streams=8, tokens=32) as load:
         time.sleep(1)
         os.kill(run.process_state("frontend")["pid"], signal.SIGKILL)
-        began = time.monotonic()
+        at = time.monotonic()
         time.sleep(wait_s)
         requests = load.finish()
-    # A request that was on its way to the dead process is lost with it.
-    return [each for each in requests if each.began > began + 0.1]
+    # Each client had one request there, and that is lost with the process. It comes again after 20 ms.
+    lost = [each for each in bad(requests) if each.began < at]
+    assert len(lost) <= 8
+    later = [each for each in requests if each.began >= at]
+    assert later
+    return later, min(each.ended for each in later) - at
 
 
 def test_new_requests_wait_for_a_restarted_frontend_instead_of_failing(disagg: Run) -> None:
     whole = routed(side(disagg))
     for restarts in (1, 2):
-        requests = kill_frontend(disagg)
+        requests, _ = kill_frontend(disagg)
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        assert requests
         until(lambda: routed(side(disagg)) == whole, "whole again")
         until(lambda: disagg.status()["ready"], "ready again")
         assert disagg.process_state("frontend")["restarts"] == restarts
@@ -195,9 +198,9 @@ def test_a_warm_spare_takes_over_at_once(state: Path) -> None:
         run.ready()
         until(lambda: run.process_state("frontend-spare")["healthy"], "the spare is well")
         time.sleep(2)
-        requests = kill_frontend(run)
+        requests, outage_s = kill_frontend(run)
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        assert min(each.ended for each in requests) - min(each.began for each in requests) < 1
+        assert outage_s < 1
         until(lambda: run.status()["ready"] and run.process_state("frontend")["healthy"], "whole again")
         assert run.stop() == 0
 
@@ -236,10 +239,8 @@ def test_other_releases_serve_on_after_their_frontend_died(release: str, spare: 
         if spare == "true":
             until(lambda: run.process_state("frontend-spare")["healthy"], "the spare is well")
             time.sleep(15)  # until it routes
-        requests = kill_frontend(run, 4 if spare == "true" else 25)
+        requests, outage_s = kill_frontend(run, 4 if spare == "true" else 25)
+        print(f"{release}, spare {spare}: first new answer after {outage_s:.2f} s")
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        assert requests
-        outage = min(each.ended for each in requests) - min(each.began for each in requests)
         # A fresh frontend of these releases routes after 7 to 11 s on an idle machine.
-        assert outage < (1 if spare == "true" else 20)
-        print(f"{release}, spare {spare}: first new answer after {outage:.2f} s")
+        assert outage_s < (1 if spare == "true" else 20)
