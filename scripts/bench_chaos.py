@@ -89,7 +89,7 @@ def measure(shape: Shape, streams: int, repeats: int, args: argparse.Namespace) 
         for fault in args.faults.split(","):
             if "bash" in args.sides:
                 costs = []
-                for _ in range(repeats):
+                for _ in range(min(repeats, args.bash_repeats or repeats)):
                     with shell(shape, args.python, migration=not args.no_migration) as (side, _):
                         # Nothing brings the worker back: once it is out of routing there is nothing to wait for.
                         costs.append(hit(side, f"{role}-0", fault, BASH_WATCH_S, healed=False))
@@ -135,6 +135,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
         "--fewer", type=int, default=0, help="repeats where 4P4D meets 128 streams; 0: as many"
+    )
+    parser.add_argument(
+        "--bash-repeats", type=int, default=0, help="at most so many of the bash side; 0: as many"
     )
     parser.add_argument("--sides", default="bash,launcher")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the Dynamo release to run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import statistics
@@ -25,6 +26,9 @@ STREAMS = 24
 BUDGET = ("--restart-budget", "100")
 INSIDE = ("--set", f"simulation.env.PYTHONPATH={ROOT / 'tests/chaos/inside'}:{ROOT}")
 """Lets a worker end with exit code 0 on SIGUSR1."""
+REFUSED = re.compile(r"Cannot recreate stream|already exists \(assigned to worker|Instance \S+ not found")
+"""Dynamo 1.3.1 and 1.4.2 now and then refuse to book a request anew whose worker has died: 0 to 2 of some 500 requests
+on a machine that is starved."""
 OUT_S: list[float] = []
 """Of each worker lost by a test here: seconds until it was out of routing."""
 AGGREGATED = ("--engine", "mocker", "--set", "workers.aggregated.count=3")
@@ -60,11 +64,15 @@ def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield run.ready()
 
 
-def lose(run: Run, name: str, number: signal.Signals, words: int = 60) -> None:
-    """Signal a worker under load: nothing fails, it leaves routing at once and comes back on other ports."""
-    before = run.process_state(name)
+def lose(run: Run, name: str, number: signal.Signals, words: int = 60, refusals: int = 0) -> None:
+    """Signal a worker under load: nothing fails, it leaves routing at once and comes back on other ports.
+
+    `refusals`: so many requests may be lost because Dynamo refused its own retry, and said so.
+    """
+    before, said = run.process_state(name), len(run.lines)
     cost = strike(side(run), name, number, streams=STREAMS, words=words)
-    assert (cost.failed, cost.cut) == (0, 0), cost.told()
+    refused = sum(1 for line in run.lines[said:] if REFUSED.search(line)) if refusals else 0
+    assert cost.failed + cost.cut <= min(refused, refusals), cost.told()
     assert len(cost.requests) > STREAMS
     assert cost.full_s is not None, f"not whole again: {routed(side(run))}"
     # The goal is 0.3 s at the median (below); one look alone takes longer where others have the CPUs.
@@ -208,13 +216,13 @@ def test_a_warm_spare_takes_over_at_once(state: Path) -> None:
 @pytest.mark.compat
 @pytest.mark.parametrize("release", ["1.3.1", "1.4.2"])
 @pytest.mark.parametrize("target", ["sim", "h200-agg"])
-def test_other_releases_lose_a_worker_without_a_failed_request(
+def test_other_releases_lose_a_worker_and_no_more_than_they_refuse_themselves(
     release: str, target: str, state: Path
 ) -> None:
     options = () if target == "sim" else AGGREGATED
     with Run(target, *options, *BUDGET, "--python", interpreter(release), state=state) as run:
         run.ready(180)
-        lose(run, "decode-0" if target == "sim" else "aggregated-0", signal.SIGKILL)
+        lose(run, "decode-0" if target == "sim" else "aggregated-0", signal.SIGKILL, refusals=3)
 
 
 @pytest.mark.compat
