@@ -115,7 +115,7 @@ class Strikes:
 
     @property
     def certain(self) -> bool:
-        """Whether what failed in a row is as much as one probe of a process that had a CPU: enough to call it unwell."""
+        """Whether what failed in a row is worth one probe of a process that had a CPU: enough to call it unwell."""
         return self._points >= 4
 
     def forget(self) -> None:
