@@ -58,13 +58,23 @@ class Upkeep:
         restart = Restart(supervisor, frontend, discovery, self._plan)
         control = ControlServer(Path(self._plan.run_dir) / SOCKET, {"restart": restart}, self._log)
         await control.start()
+        jobs: list[asyncio.Task[Any]] = [asyncio.create_task(asyncio.Event().wait(), name="until-cancelled")]
+        # Other backends renew their own registrations, and know workers of other nodes.
+        if isinstance(discovery, FileDiscovery):
+            self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
+            jobs.append(asyncio.create_task(self._healer.run(), name="healer"))
+        if self._plan.canary is not None:
+            from launcher.prove.canary import Watcher
+
+            watcher = Watcher(
+                self._plan, frontend, supervisor.snapshot, supervisor.condemn, supervisor.late_s
+            )
+            jobs.append(asyncio.create_task(watcher.run(), name="canary"))
         try:
-            # Other backends renew their own registrations, and know workers of other nodes.
-            if isinstance(discovery, FileDiscovery):
-                self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
-                await self._healer.run()
-            await asyncio.Event().wait()
+            await asyncio.gather(*jobs)
         finally:
+            for job in jobs:
+                job.cancel()
             await control.close()
 
 

@@ -283,6 +283,10 @@ class Supervisor:
             ready.cancel()
             over.cancel()
 
+    def late_s(self) -> float:
+        """By how many seconds this event loop came late of late: what others seemed to do meanwhile proves nothing."""
+        return self._shared.lag.recent()
+
     def condemn(self, name: str, reason: str) -> None:
         """Take a running process for dead, for a reason that only an observer of the whole can see."""
         self._workers[name].condemn(reason)

@@ -132,7 +132,9 @@ class Worker:
         """After a death: wait as policy says and take the next incarnation; False where the death is final."""
         delay: float | None = 0.0
         if not self._planned:
-            delay = self._budget.died(time.monotonic(), ever_ready=self.ever_ready.is_set())
+            now = time.monotonic()
+            served_s = now - self.ready_at if self.ready_at is not None else 0.0
+            delay = self._budget.died(now, ever_ready=self.ever_ready.is_set(), served_s=served_s)
         self._planned = False
         if delay is None:
             self._fail("the restart budget is spent" if self._shared.policy.enabled else "")
