@@ -5,7 +5,7 @@ Each value was seen to be needed on real processes of Dynamo 1.3.1, 1.4.2 and 1.
 
 from __future__ import annotations
 
-from launcher.engines import events
+from launcher.engines import events, gate
 from launcher.engines.base import Context, Slot
 
 SCRUB = (
@@ -19,6 +19,8 @@ SCRUB = (
     # Each of them silently sets a flag's default, DYN_ROUTER_MODE in a worker even over the frontend's own
     # (1.6.1). What the plan shows is all that Dynamo gets; a target's `env` is the place for more.
     "DYN_*",
+    # Paths to the launcher and its gate to etcd. Dynamo takes them for PEM texts (1.3.1 to 1.6.1), and connects no more.
+    *gate.FILES,
     # Ours; a child that is a launcher itself must not take them for its own.
     "LAUNCHER_*",
 )
@@ -89,8 +91,9 @@ def _discovery(context: Context) -> dict[str, str]:
         return {"DYN_EVENT_PLANE_HOST": join.host}
     broker = {"DYN_ZMQ_BROKER_URL": events.broker_url(context.run_dir)}
     if join.backend == "etcd":
-        # Credentials and certificates (ETCD_AUTH_*) are inherited: no plan shows them.
-        return broker | {"ETCD_ENDPOINTS": ",".join(join.endpoints), "ETCD_LEASE_TTL": str(join.lease_s)}
+        # User and password (ETCD_AUTH_*) are inherited: no plan shows them.
+        endpoints = gate.endpoint(context.etcd_port) if context.etcd_port else ",".join(join.endpoints)
+        return broker | {"ETCD_ENDPOINTS": endpoints, "ETCD_LEASE_TTL": str(join.lease_s)}
     return broker | {"DYN_FILE_KV": context.discovery_dir}
 
 
