@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.plan.model import WORKER_ROLES, Plan
+from launcher.plan.model import WORKER_ROLES, Plan, Role
 from launcher.supervise.events import ProcessState
 
 PREFIX = "gpt-oss-launcher"
@@ -60,6 +60,14 @@ class Node:
             )
             for each in self.body.get("processes") or ()
             if isinstance(each, dict) and isinstance(each.get("rpc"), int)
+        }
+
+    def processes(self) -> set[str]:
+        """The names of its processes of Dynamo."""
+        return {
+            str(each.get("name"))
+            for each in self.body.get("processes") or ()
+            if isinstance(each, dict) and each.get("role") != Role.HELPER
         }
 
     def page(self) -> dict[str, Any]:
@@ -125,15 +133,19 @@ def claims(plan: Plan) -> dict[str, Any]:
 def differences(plan: Plan, nodes: Iterable[Node]) -> list[str]:
     """Where another node is of another deployment: it would be joined all the same, and fail in silence."""
     found = []
-    own = claims(plan)
     for node in nodes:
-        unlike = [
-            f"{key} {node.body.get(key)!r} (here {value!r})"
-            for key, value in own.items()
-            if key in node.body and node.body[key] != value
-        ]
+        words = unlike(plan, node)
         if node.name == plan.join.node and node.address != plan.join.host:
-            unlike.append("the same name")
-        if unlike:
-            found.append(f"node {node.name} at {node.address} has {', '.join(unlike)}")
+            words.append("the same name")
+        if words:
+            found.append(f"node {node.name} at {node.address} has {', '.join(words)}")
     return found
+
+
+def unlike(plan: Plan, node: Node) -> list[str]:
+    """What a node says of itself that is otherwise here."""
+    return [
+        f"{key} {node.body.get(key)!r} (here {value!r})"
+        for key, value in claims(plan).items()
+        if key in node.body and node.body[key] != value
+    ]

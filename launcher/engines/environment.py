@@ -19,7 +19,7 @@ SCRUB = (
     # Each of them silently sets a flag's default, DYN_ROUTER_MODE in a worker even over the frontend's own
     # (1.6.1). What the plan shows is all that Dynamo gets; a target's `env` is the place for more.
     "DYN_*",
-    # Paths to the launcher and its gate to etcd. Dynamo takes them for PEM texts (1.3.1 to 1.6.1), and connects no more.
+    # Paths, for the launcher and its gate to etcd. Dynamo takes them for PEM texts (1.3.1 to 1.6.1).
     *gate.FILES,
     # Ours; a child that is a launcher itself must not take them for its own.
     "LAUNCHER_*",

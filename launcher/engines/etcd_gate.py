@@ -23,6 +23,7 @@ import signal
 import socket
 import ssl
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 CONNECT_S = 3.0
@@ -50,7 +51,7 @@ def tls(files: argparse.Namespace) -> ssl.SSLContext:
 def owner(port: int, at: int) -> int | None:
     """The user whose loopback socket has `port` and is connected to port `at` here; None where there is none."""
     here, there = f"0100007F:{port:04X}", f"0100007F:{at:04X}"
-    with open("/proc/net/tcp", encoding="ascii") as table:
+    with Path("/proc/net/tcp").open(encoding="ascii") as table:
         for line in table:
             words = line.split()
             if words[1] == here and words[2] == there:
@@ -119,7 +120,7 @@ class Gate:
                     asyncio.open_connection(parts.hostname, parts.port or 2379, ssl=secure, limit=CHUNK),
                     CONNECT_S,
                 )
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 said.append(f"{member}: no answer in {CONNECT_S:g} s")
             except OSError as error:
                 said.append(f"{member}: {error}")

@@ -32,7 +32,13 @@ def endpoint(port: int) -> str:
 def build(context: Context, ports: Mapping[str, int], incarnation: int = 0) -> Process:
     """The process of the gate. It keeps its port over restarts: Dynamo's processes were told of it."""
     # Without `site`: it must listen before Dynamo asks, and earlier releases ask once.
-    argv = [context.python, "-ES", str(Path(etcd_gate.__file__)), str(ports[PURPOSE]), *context.join.endpoints]
+    argv = [
+        context.python,
+        "-ES",
+        str(Path(etcd_gate.__file__)),
+        str(ports[PURPOSE]),
+        *context.join.endpoints,
+    ]
     for variable, flag in FILES.items():
         if path := context.inherited.get(variable):
             argv += [flag, path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Any
 
 import pytest
@@ -147,4 +148,22 @@ def test_no_credential_is_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     found = plan("sim", **ETCD)
     assert "sesame" not in str(found.to_json(masked=False))
     # Children inherit them: none of the patterns that are taken out of their environment fits.
-    assert not any(pattern.startswith("ETCD") for pattern in found.scrub)
+    assert not any(fnmatch.fnmatch("ETCD_AUTH_PASSWORD", pattern) for pattern in found.scrub)
+
+
+def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "etcd-gate" not in {process.name for process in plan("sim", **ETCD).processes}
+    monkeypatch.setenv("ETCD_AUTH_CA", "/pki/ca.crt")
+    monkeypatch.setenv("ETCD_AUTH_CLIENT_CERT", "/pki/own.crt")
+    found = plan("sim", discovery="etcd", etcd_endpoints="https://10.0.0.9:2379,https://10.0.0.8:2379")
+    gate = found.processes[0]
+    port = gate.ports["etcd"]
+    assert gate.name == "etcd-gate"
+    assert gate.argv[-7:] == (
+        str(port), "https://10.0.0.9:2379", "https://10.0.0.8:2379", "--ca", "/pki/ca.crt", "--cert", "/pki/own.crt",
+    )  # fmt: skip
+    for process in found.processes:
+        if process.role is not Role.HELPER:
+            assert process.env["ETCD_ENDPOINTS"] == f"http://127.0.0.1:{port}"
+    # Dynamo would take the paths for the PEM texts themselves.
+    assert {"ETCD_AUTH_CA", "ETCD_AUTH_CLIENT_CERT", "ETCD_AUTH_CLIENT_KEY"} <= set(found.scrub)
