@@ -53,24 +53,24 @@ def files(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str
     for name in gate.FILES:
         value = environ.get(name, "")
         if value.lstrip().startswith("-----BEGIN"):
-            yield _tls(f"{name} holds a PEM text", name, f"{name}=FILE with that text in it")
+            yield _file(f"{name} holds a PEM text", name, f"{name}=FILE with that text in it")
             return
         try:
             Path(value or "/dev/null").read_bytes()
         except OSError as error:
-            yield _tls(
+            yield _file(
                 f"{value}: {(error.strerror or str(error)).lower()}", name, f"{name}=FILE in PEM format"
             )
             return
     if environ.get(KEY) and not environ.get(CERT):
-        yield _tls(f"{KEY} without {CERT}", KEY, f"{CERT}=FILE of the certificate that the key is of")
+        yield _file(f"{KEY} without {CERT}", KEY, f"{CERT}=FILE of the certificate that the key is of")
         return
     from launcher.discovery.etcd import tls
 
     try:
         tls({name: environ.get(name, "") for name in (CA,)})
     except OSError as error:
-        yield _tls(
+        yield _file(
             f"{environ[CA]} is no list of authorities: {reach.said(error)}", CA, f"{CA}=FILE in PEM format"
         )
         return
@@ -78,7 +78,7 @@ def files(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str
         tls(environ)
     except OSError as error:
         what = f"{environ[CERT]} and {environ.get(KEY) or 'no key'} are no pair: {reach.said(error)}"
-        yield _tls(what, CERT, f"{CERT} and {KEY} of one pair, in PEM format, the key without a passphrase")
+        yield _file(what, CERT, f"{CERT} and {KEY} of one pair, in PEM format, the key without a passphrase")
 
 
 def reachable(
@@ -217,7 +217,13 @@ def asked(plan: Plan, environ: Mapping[str, str], ask: Callable[[Etcd], Awaitabl
     return asyncio.run(session())
 
 
-def _tls(what: str, where: str, fix: str, severity: Severity = Severity.ERROR) -> Finding:
+def _file(what: str, where: str, fix: str) -> Finding:
+    return Finding(
+        code="etcd-files", what=what, where=where, why="no process of this node could reach etcd", fix=fix
+    )
+
+
+def _tls(what: str, where: str, fix: str, severity: Severity) -> Finding:
     return Finding(
         code="etcd-tls",
         what=what,
@@ -254,7 +260,7 @@ def short(text: str) -> str:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(files, ("etcd-tls",)),
+    Check(files, ("etcd-files",)),
     Check(reachable, ("etcd-unreachable", "etcd-tls")),
     Check(rights, ("etcd-refused",)),
 )

@@ -1,4 +1,4 @@
-"""Past one node with etcd: who of the deployment is there already."""
+"""Past one node: who of the deployment is there already, and whether the others reach this node's answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from launcher.checks.base import Check
 from launcher.checks.etcd import asked, closed
+from launcher.checks.plan.wiring import BACKEND
 from launcher.findings import Finding
 from launcher.machine import Machine
+from launcher.plan.join import source_address
 from launcher.plan.model import Plan, Role
 from launcher.target.resolve import Resolved
 
@@ -82,4 +84,33 @@ def clash(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str
             )
 
 
-CHECKS: tuple[Check, ...] = (Check(clash, ("node-taken", "node-unlike")),)
+def answers(
+    resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Workers of other nodes connect to the frontend with their answers: it must listen where this node is reached.
+
+    Dynamo before 1.5 takes a name of an interface for that (DYN_TCP_RESPONSE_STREAM_HOST), and then its last address:
+    an IPv6 link-local one on most interfaces, where it cannot listen ("Failed to start TcpListender on fe80::...", seen
+    with 1.3.1 and 1.4.2; the model is never listed). So there the launcher does not name one, and Dynamo takes the
+    address that leads out of this machine. With several networks that may be another one than the advertised one.
+    """
+    name = "DYN_TCP_RESPONSE_STREAM_HOST"
+    free = [process for process in plan.processes if BACKEND in process.env and name not in process.env]
+    leading = source_address()
+    if plan.join.alone or not free or not leading or leading == plan.join.host:
+        return
+    yield Finding(
+        code="answers-elsewhere",
+        what=f"this node is advertised as {plan.join.host}, and its Dynamo would take answers at {leading}",
+        where="--advertise",
+        why="Dynamo before 1.5 chooses that address itself; workers of other nodes may not reach it, and every request "
+        "would fail",
+        fix=f"--advertise {leading}, Dynamo 1.5 or later, or an interface without IPv6 and "
+        f"--set frontend.env.{name}={plan.join.interface} (and engine.env)",
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(clash, ("node-taken", "node-unlike")),
+    Check(answers, ("answers-elsewhere",)),
+)

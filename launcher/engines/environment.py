@@ -5,6 +5,8 @@ Each value was seen to be needed on real processes of Dynamo 1.3.1, 1.4.2 and 1.
 
 from __future__ import annotations
 
+import ipaddress
+
 from launcher.engines import events, gate
 from launcher.engines.base import Context, Slot
 
@@ -66,7 +68,7 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
         # Dynamo's planes know no authentication: on one node they stay on loopback, past it on one address.
         "DYN_SYSTEM_HOST": join.host,
         "DYN_TCP_RPC_HOST": join.host,
-        "DYN_TCP_RESPONSE_STREAM_HOST": join.interface,
+        **_response_plane(context),
         "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
         "PYTHONUNBUFFERED": "1",
     }
@@ -81,6 +83,17 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
     if "stream" in slot.ports:
         env["DYN_TCP_RESPONSE_STREAM_PORT"] = str(slot.ports["stream"])
     return env
+
+
+def _response_plane(context: Context) -> dict[str, str]:
+    """Where the frontend hears the workers' answers.
+
+    Before 1.5 it takes the last address of the interface that is named, an IPv6 link-local one on most, and cannot
+    listen there; an address is no name to it. Left alone it takes the one that leads out, which a check compares.
+    """
+    if context.dynamo < (1, 5) and not ipaddress.ip_address(context.join.host).is_loopback:
+        return {}
+    return {"DYN_TCP_RESPONSE_STREAM_HOST": context.join.interface}
 
 
 def _discovery(context: Context) -> dict[str, str]:

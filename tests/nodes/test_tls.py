@@ -155,17 +155,17 @@ def test_wrong_files_are_named(etcd: Etcd, authority: Authority, client: Pair, t
     good = environ(authority, client)
     assert faults(etcd, good) == []
     code, words, where = only(faults(etcd, good | {"ETCD_AUTH_CA": Path(authority.file).read_text()}))
-    assert (code, where) == ("etcd-tls", "ETCD_AUTH_CA")
+    assert (code, where) == ("etcd-files", "ETCD_AUTH_CA")
     assert "holds a PEM text" in words
     code, words, _ = only(faults(etcd, good | {"ETCD_AUTH_CA": "/nowhere/ca.crt"}))
     assert "/nowhere/ca.crt: no such file" in words
     code, words, where = only(faults(etcd, good | {"ETCD_AUTH_CA": client.key}))
-    assert (code, where) == ("etcd-tls", "ETCD_AUTH_CA")
+    assert (code, where) == ("etcd-files", "ETCD_AUTH_CA")
     code, words, where = only(faults(etcd, good | {"ETCD_AUTH_CLIENT_KEY": authority.sign("x").key}))
-    assert (code, where) == ("etcd-tls", "ETCD_AUTH_CLIENT_CERT")
+    assert (code, where) == ("etcd-files", "ETCD_AUTH_CLIENT_CERT")
     assert "are no pair" in words
     code, words, where = only(faults(etcd, {**environ(authority), "ETCD_AUTH_CLIENT_KEY": client.key}))
-    assert (code, where) == ("etcd-tls", "ETCD_AUTH_CLIENT_KEY")
+    assert (code, where) == ("etcd-files", "ETCD_AUTH_CLIENT_KEY")
 
 
 def test_certificates_that_one_side_does_not_accept(
