@@ -38,6 +38,8 @@ class Node:
     name: str
     address: str
     body: dict[str, Any]
+    lease: int = 0
+    """That its key lives by, which its launcher renews."""
 
     @property
     def events(self) -> str:
@@ -81,12 +83,12 @@ class Node:
         return {"node": self.name, "address": self.address, **shown, "processes": processes}
 
 
-def read(key: str, body: dict[str, Any]) -> Node | None:
+def read(key: str, body: dict[str, Any], lease: int = 0) -> Node | None:
     """A node from its key; None where another program wrote it."""
     name, address = body.get("node"), body.get("address")
     if not isinstance(name, str) or not isinstance(address, str):
         return None
-    return Node(key.rpartition("/")[2], name, address, body)
+    return Node(key.rpartition("/")[2], name, address, body, lease)
 
 
 def describe(plan: Plan, states: Sequence[ProcessState], reasons: Sequence[str]) -> bytes:
