@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.control import SOCKET
 from launcher.control.server import ControlServer, Note, Refused
@@ -17,10 +17,12 @@ from launcher.discovery.view import unseen
 from launcher.engines.warm import Warmth
 from launcher.machine.release import released
 from launcher.plan.model import WORKER_ROLES, Plan, Process, Role
-from launcher.prove.canary import Watcher
-from launcher.prove.frontend import Frontend
 from launcher.supervise.events import Event, Kind
 from launcher.supervise.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 ROUTED_S = 60.0
 """For a restarted worker to be routed to again after it is healthy."""
@@ -62,6 +64,8 @@ class Upkeep:
             self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
             jobs.append(asyncio.create_task(self._healer.run(), name="healer"))
         if self._plan.canary is not None:
+            from launcher.prove.canary import Watcher
+
             watcher = Watcher(
                 self._plan, frontend, supervisor.snapshot, supervisor.condemn, supervisor.late_s
             )

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.support.load import Load  # noqa: E402
-from tests.support.nodes import Etcd, Net, cluster, missing  # noqa: E402
+from tests.support.nodes import Etcd, Net, cluster, etcds, missing  # noqa: E402
 from tests.support.runs import get  # noqa: E402
 
 MODEL = "openai/gpt-oss-120b"
@@ -51,11 +51,14 @@ class Side:
     lease_s: int
     python: str
     sets: tuple[str, ...] = ()
+    members: tuple[Etcd, ...] = ()
+    """Of etcd, where it has several; `etcd` is the first."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, node: str, roles: str) -> None:
         """Start a part on a node."""
-        options = ["--target", "sim", "--roles", roles, "--discovery", "etcd", "--etcd-endpoints", self.etcd.url,
+        options = ["--target", "sim", "--roles", roles, "--discovery", "etcd", "--etcd-endpoints",
+                   ",".join(each.url for each in self.members or (self.etcd,)),
                    "--node", node, "--etcd-lease-s", str(self.lease_s), "--http-host", self.net.nodes[node],
                    "--http-port", str(HTTP), "--admin-port", "9000", "--python", self.python]  # fmt: skip
         for each in self.sets:
@@ -71,7 +74,7 @@ class Side:
             script = self.folder / f"{node}.sh"
             script.write_text(made.stdout)
             argv = ["bash", str(script)]
-            others = [each for each in self.net.nodes if each not in (node, "store")]
+            others = [each for each in self.net.nodes if each != node and not each.startswith("store")]
             env["EVENT_PEERS"] = " ".join(f"tcp://{self.net.nodes[each]}:{EVENTS}" for each in others)
         log = (self.folder / f"{node}.log").open("ab")
         self.running[node] = subprocess.Popen(
@@ -83,6 +86,14 @@ class Side:
         for node, roles in (("a", "frontend,prefill"), ("b", "decode"), ("c", "decode")):
             self.start(node, roles)
         self.wait(4)
+
+    @property
+    def dynamo(self) -> str:
+        """The release that the children run."""
+        ask = "import importlib.metadata as m; print(m.version('ai-dynamo'))"
+        return subprocess.run(
+            [self.python, "-c", ask], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     @property
     def url(self) -> str:
@@ -99,7 +110,13 @@ class Side:
         time.sleep(2)  # let the launchers prove what they prove
 
     def backends(self) -> int:
-        return len(self.etcd.keys(BACKEND))
+        """Decode workers in discovery; asked of a member that lives."""
+        living = (each for each in self.members if each.alive)
+        return len(next(living, self.etcd).keys(BACKEND))
+
+    def leader(self) -> Etcd:
+        """Of a quiet cluster."""
+        return next(each for each in self.members if each.leads())
 
     def worker(self, node: str) -> int:
         """Process id of a decode worker on a node."""
@@ -158,6 +175,23 @@ def etcd_20s(side: Side) -> None:
     side.etcd.start()
 
 
+def kill_member(side: Side) -> None:
+    """kill -9 of one of three members of etcd that does not lead."""
+    next(each for each in side.members if not each.leads()).stop()
+
+
+def kill_leader(side: Side) -> None:
+    """kill -9 of the leader of three members of etcd."""
+    side.leader().stop()
+
+
+def lose_leader(side: Side) -> None:
+    """The machine of the leader of three members of etcd loses its power: silence on all its connections."""
+    leader = side.leader()
+    side.net.cut(leader.node)
+    leader.stop()
+
+
 def add_node(side: Side) -> None:
     """One more node with two decode workers."""
     side.start("d", "decode")
@@ -170,9 +204,13 @@ def drain_node(side: Side) -> None:
 
 SCENARIOS: tuple[tuple[Callable[[Side], None], int], ...] = (
     (kill_worker, 4), (crash_node, 2), (lose_node, 2), (cut_link, 4), (etcd_3s, 4), (etcd_20s, 4), (add_node, 6),
-    (drain_node, 2),
+    (drain_node, 2), (kill_member, 4), (kill_leader, 4), (lose_leader, 4),
 )  # fmt: skip
 """What happens, and how many decode workers there should be in the end."""
+
+
+THREE = (kill_member, kill_leader, lose_leader)
+"""What needs an etcd of three members."""
 
 
 def run(side: Side, what: Callable[[Side], None], backends: int) -> dict[str, Any]:
@@ -183,6 +221,8 @@ def run(side: Side, what: Callable[[Side], None], backends: int) -> dict[str, An
         at, began = load.now, time.monotonic()
         what(side)
         whole: float | None = None
+        # Who lost its lease with a member of etcd is known only after it.
+        after = side.lease_s + AFTER_S if what in THREE else AFTER_S
         # What has not yet left discovery is not whole: first it must have changed, or have had the time to.
         time.sleep(0.3)
         while time.monotonic() - began < WHOLE_S:
@@ -190,18 +230,27 @@ def run(side: Side, what: Callable[[Side], None], backends: int) -> dict[str, An
                 whole = round(time.monotonic() - began, 1)
             if whole is not None and side.backends() != backends:
                 whole = None
-            if whole is not None and time.monotonic() - began > max(AFTER_S, whole + 6):
+            if whole is not None and time.monotonic() - began > max(after, whole + 6):
                 break
             time.sleep(0.25)
     side.stop()
     name = what.__name__
-    return {"scenario": name, "side": side.kind, "what": (what.__doc__ or "").strip(), "lease_s": side.lease_s,
+    return {"scenario": name, "dynamo": side.dynamo, "side": side.kind, "what": (what.__doc__ or "").strip(),
+            "lease_s": side.lease_s,
             "sets": list(side.sets),
             "whole_s": whole, **load.summary(at)}  # fmt: skip
 
 
 @contextlib.contextmanager
-def fresh(kind: str, lease_s: int, python: str, sets: tuple[str, ...]) -> Iterator[Side]:
+def fresh(kind: str, lease_s: int, python: str, sets: tuple[str, ...], three: bool) -> Iterator[Side]:
+    if three:
+        with tempfile.TemporaryDirectory(prefix="bn-") as name, Net() as net:
+            stores = ("store", "store2", "store3")
+            for node in (*stores, "a", "b", "c"):
+                net.add(node)
+            with etcds(net, Path(name), *stores) as members:
+                yield Side(kind, net, members[0], Path(name), lease_s, python, sets, tuple(members))
+        return
     with (
         tempfile.TemporaryDirectory(prefix="bn-") as name,
         cluster(Path(name), "a", "b", "c", "d") as (net, etcd),
@@ -229,7 +278,7 @@ def main() -> None:
         if args.only and what.__name__ not in args.only:
             continue
         for kind in args.side or ("launcher", "bash"):
-            with fresh(kind, args.lease, args.python, tuple(args.set)) as side:
+            with fresh(kind, args.lease, args.python, tuple(args.set), what in THREE) as side:
                 results.append(run(side, what, backends))
             print(json.dumps(results[-1]), flush=True)
             if args.json:

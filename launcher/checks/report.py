@@ -118,13 +118,13 @@ def before_start(
 ) -> None:
     """Everything that a start needs beyond a plan without contradictions."""
     # Here, not above: a dry run asks none of them.
-    from launcher.checks import cluster, inherited, model
+    from launcher.checks import cluster, etcd, inherited, model
     from launcher.checks import machine as machine_checks
 
     installed, surrounded = (resolved, plan, machine), (resolved, plan, machine, environ)
     elsewhere = "--machine plans for another machine" if machine.simulated else ""
     no_model = "the simulator reads no model" if resolved.target.engine.kind == "mocker" else ""
-    no_server = "file discovery needs no server" if cluster.backend(plan) == "file" else ""
+    no_server = "file discovery needs no server" if etcd.backend(plan) == "file" else ""
     groups: tuple[tuple[Group, tuple[Any, ...], str], ...] = (
         (versions.INTERPRETER_GROUP, installed, elsewhere),
         (versions.INSTALLED_GROUP, installed, elsewhere),

@@ -3,7 +3,8 @@
 Every Dynamo process holds one lease there, whose id is its instance's id; all its keys live by it
 (`v1/instances/NAMESPACE/COMPONENT/ENDPOINT/ID`, `v1/mdc/...`, `v1/event_sources/...`; 1.3.1 to 1.6.1). So a dead worker
 is taken out of every frontend's routing by revoking its lease, which the launcher does the moment it dies. Where the
-whole node is lost, nobody does: its leases expire. This launcher's own key (see `nodes`) expires with them.
+whole node is killed, the other launchers do (see `orphans`); where it falls silent, nobody does, and its leases expire.
+This launcher's own key (see `nodes`) expires with them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from launcher.discovery import nodes
+from launcher.discovery import nodes, orphans
 from launcher.discovery.cards import Card, card
 from launcher.discovery.etcd import Etcd, EtcdError, Pair
 from launcher.engines import events
@@ -58,6 +59,8 @@ class EtcdDiscovery:
         self._ports: dict[int, str] = {}
         self._local: dict[int, set[int]] = {}
         """Port of this node to the leases (and ids) of the instances there."""
+        self._distant: dict[orphans.Where, set[int]] = {}
+        """The same of other nodes, by address and port."""
         self._components: dict[str, set[int]] = {}
         self._cards: dict[int, Card] = {}
         self.nodes: dict[str, nodes.Node] = {}
@@ -159,6 +162,7 @@ class EtcdDiscovery:
             self._see_instances(await self._etcd.range(f"v1/instances/{namespace}/"))
             self._see_cards(await self._etcd.range(f"v1/mdc/{namespace}/"))
             self._see_nodes(await self._etcd.range(nodes.folder(namespace)))
+            await self._bury()
         except EtcdError as error:
             if not self.error:
                 self._log(
@@ -183,8 +187,17 @@ class EtcdDiscovery:
             await self._etcd.put(self._key, text, self._lease)
             self._told = text
 
+    async def _bury(self) -> None:
+        """Withdraw the workers of nodes that were killed, launcher and all."""
+        others = self.nodes.values()
+        for name, count in (
+            await orphans.revoke(self._etcd, others, self._distant, self._join.lease_s)
+        ).items():
+            self.withdrawn += count
+            self._log(f"withdrew {count} workers of node {name}: it and its launcher are gone", "warning")
+
     def _see_instances(self, pairs: Sequence[Pair]) -> None:
-        self._local, self._components = {}, {}
+        self._local, self._distant, self._components = {}, {}, {}
         for pair in pairs:
             body = pair.json()
             number = body.get("instance_id")
@@ -194,8 +207,12 @@ class EtcdDiscovery:
             transport = body.get("transport")
             address = transport.get("tcp") if isinstance(transport, dict) else ""
             host, _, port = str(address).partition("/")[0].rpartition(":")
-            if host == self._join.host and port.isdecimal():
+            if not port.isdecimal():
+                continue
+            if host == self._join.host:
                 self._local.setdefault(int(port), set()).add(pair.lease or number)
+            elif pair.lease:
+                self._distant.setdefault((host, int(port)), set()).add(pair.lease)
 
     def _see_cards(self, pairs: Sequence[Pair]) -> None:
         bodies = [pair.json() for pair in pairs]
@@ -206,7 +223,7 @@ class EtcdDiscovery:
         }
 
     def _see_nodes(self, pairs: Sequence[Pair]) -> None:
-        found = [nodes.read(pair.key, pair.json()) for pair in pairs if pair.key != self._key]
+        found = [nodes.read(pair.key, pair.json(), pair.lease) for pair in pairs if pair.key != self._key]
         now = {node.run: node for node in found if node is not None}
         for run in now.keys() - self.nodes.keys():
             node = now[run]

@@ -1,12 +1,14 @@
 """A client of etcd v3 by its JSON gateway: the few calls that a launcher needs, and no dependency for them.
 
-Endpoints, credentials and certificates are those that Dynamo's runtime reads: ETCD_ENDPOINTS, ETCD_AUTH_USERNAME and
-ETCD_AUTH_PASSWORD, ETCD_AUTH_CA, ETCD_AUTH_CLIENT_CERT and ETCD_AUTH_CLIENT_KEY (1.3.1 to 1.6.1).
+Endpoints, user and password are those that Dynamo's runtime reads: ETCD_ENDPOINTS, ETCD_AUTH_USERNAME and
+ETCD_AUTH_PASSWORD. ETCD_AUTH_CA, ETCD_AUTH_CLIENT_CERT and ETCD_AUTH_CLIENT_KEY name files, as Dynamo's documentation
+has it; see `launcher.engines.etcd_gate` for what its runtime makes of them.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import ssl
 from collections.abc import Mapping, Sequence
@@ -48,8 +50,10 @@ class Etcd:
         self._user = environ.get("ETCD_AUTH_USERNAME", "")
         self._password = environ.get("ETCD_AUTH_PASSWORD", "")
         self._token = ""
+        self._environ = environ
         self._ssl: ssl.SSLContext | bool = True
-        if any(each.startswith("https:") for each in self._endpoints):
+        self._secure = any(each.startswith("https:") for each in self._endpoints)
+        if self._secure:
             self._ssl = tls(environ)
         self._session: aiohttp.ClientSession | None = None
 
@@ -87,6 +91,10 @@ class Etcd:
         answer = await self._call("lease/keepalive", {"ID": str(lease)})
         return int(answer.get("result", {}).get("TTL", 0)) > 0
 
+    async def time_to_live(self, lease: int) -> int:
+        """Seconds until a lease ends where nobody renews it; negative where it is no more."""
+        return int((await self._call("lease/timetolive", {"ID": str(lease)})).get("TTL", 0))
+
     async def revoke(self, lease: int) -> bool:
         """End a lease, and every key that lives by it; False where it was gone already."""
         try:
@@ -116,6 +124,10 @@ class Etcd:
                 said.append(f"{endpoint}: no answer in {TIMEOUT_S:g} s")
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 said.append(f"{endpoint}: {error or type(error).__name__}")
+                if self._secure:
+                    # A renewed certificate is in the same files.
+                    with contextlib.suppress(OSError):
+                        self._ssl = tls(self._environ)
             # The next call begins with one that answers.
             self._endpoints.append(self._endpoints.pop(0))
         raise EtcdError("; ".join(said) or "no endpoint of etcd is given")

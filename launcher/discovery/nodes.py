@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.plan.model import WORKER_ROLES, Plan
+from launcher.plan.model import WORKER_ROLES, Plan, Role
 from launcher.supervise.events import ProcessState
 
 PREFIX = "gpt-oss-launcher"
@@ -38,6 +38,8 @@ class Node:
     name: str
     address: str
     body: dict[str, Any]
+    lease: int = 0
+    """That its key lives by, which its launcher renews."""
 
     @property
     def events(self) -> str:
@@ -62,6 +64,14 @@ class Node:
             if isinstance(each, dict) and isinstance(each.get("rpc"), int)
         }
 
+    def processes(self) -> set[str]:
+        """The names of its processes of Dynamo."""
+        return {
+            str(each.get("name"))
+            for each in self.body.get("processes") or ()
+            if isinstance(each, dict) and each.get("role") != Role.HELPER
+        }
+
     def page(self) -> dict[str, Any]:
         """As `/status` shows it; processes carry the node's name, so that they are unique over all nodes."""
         processes = [
@@ -73,12 +83,12 @@ class Node:
         return {"node": self.name, "address": self.address, **shown, "processes": processes}
 
 
-def read(key: str, body: dict[str, Any]) -> Node | None:
+def read(key: str, body: dict[str, Any], lease: int = 0) -> Node | None:
     """A node from its key; None where another program wrote it."""
     name, address = body.get("node"), body.get("address")
     if not isinstance(name, str) or not isinstance(address, str):
         return None
-    return Node(key.rpartition("/")[2], name, address, body)
+    return Node(key.rpartition("/")[2], name, address, body, lease)
 
 
 def describe(plan: Plan, states: Sequence[ProcessState], reasons: Sequence[str]) -> bytes:
@@ -125,15 +135,19 @@ def claims(plan: Plan) -> dict[str, Any]:
 def differences(plan: Plan, nodes: Iterable[Node]) -> list[str]:
     """Where another node is of another deployment: it would be joined all the same, and fail in silence."""
     found = []
-    own = claims(plan)
     for node in nodes:
-        unlike = [
-            f"{key} {node.body.get(key)!r} (here {value!r})"
-            for key, value in own.items()
-            if key in node.body and node.body[key] != value
-        ]
+        words = unlike(plan, node)
         if node.name == plan.join.node and node.address != plan.join.host:
-            unlike.append("the same name")
-        if unlike:
-            found.append(f"node {node.name} at {node.address} has {', '.join(unlike)}")
+            words.append("the same name")
+        if words:
+            found.append(f"node {node.name} at {node.address} has {', '.join(words)}")
     return found
+
+
+def unlike(plan: Plan, node: Node) -> list[str]:
+    """What a node says of itself that is otherwise here."""
+    return [
+        f"{key} {node.body.get(key)!r} (here {value!r})"
+        for key, value in claims(plan).items()
+        if key in node.body and node.body[key] != value
+    ]

@@ -5,7 +5,9 @@ Each value was seen to be needed on real processes of Dynamo 1.3.1, 1.4.2 and 1.
 
 from __future__ import annotations
 
-from launcher.engines import events
+import ipaddress
+
+from launcher.engines import events, gate
 from launcher.engines.base import Context, Slot
 
 SCRUB = (
@@ -19,6 +21,8 @@ SCRUB = (
     # Each of them silently sets a flag's default, DYN_ROUTER_MODE in a worker even over the frontend's own
     # (1.6.1). What the plan shows is all that Dynamo gets; a target's `env` is the place for more.
     "DYN_*",
+    # Paths, for the launcher and its gate to etcd. Dynamo takes them for PEM texts (1.3.1 to 1.6.1).
+    *gate.FILES,
     # Ours; a child that is a launcher itself must not take them for its own.
     "LAUNCHER_*",
 )
@@ -64,7 +68,7 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
         # Dynamo's planes know no authentication: on one node they stay on loopback, past it on one address.
         "DYN_SYSTEM_HOST": join.host,
         "DYN_TCP_RPC_HOST": join.host,
-        "DYN_TCP_RESPONSE_STREAM_HOST": join.interface,
+        **_response_plane(context),
         "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
         "PYTHONUNBUFFERED": "1",
     }
@@ -81,6 +85,17 @@ def shared(context: Context, slot: Slot) -> dict[str, str]:
     return env
 
 
+def _response_plane(context: Context) -> dict[str, str]:
+    """Where the frontend hears the workers' answers.
+
+    Before 1.5 it takes the last address of the interface that is named, an IPv6 link-local one on most, and cannot
+    listen there; an address is no name to it. Left alone it takes the one that leads out, which a check compares.
+    """
+    if context.dynamo < (1, 5) and not ipaddress.ip_address(context.join.host).is_loopback:
+        return {}
+    return {"DYN_TCP_RESPONSE_STREAM_HOST": context.join.interface}
+
+
 def _discovery(context: Context) -> dict[str, str]:
     """Where the processes find each other, and the way of their events."""
     join = context.join
@@ -89,8 +104,9 @@ def _discovery(context: Context) -> dict[str, str]:
         return {"DYN_EVENT_PLANE_HOST": join.host}
     broker = {"DYN_ZMQ_BROKER_URL": events.broker_url(context.run_dir)}
     if join.backend == "etcd":
-        # Credentials and certificates (ETCD_AUTH_*) are inherited: no plan shows them.
-        return broker | {"ETCD_ENDPOINTS": ",".join(join.endpoints), "ETCD_LEASE_TTL": str(join.lease_s)}
+        # User and password (ETCD_AUTH_*) are inherited: no plan shows them.
+        endpoints = gate.endpoint(context.etcd_port) if context.etcd_port else ",".join(join.endpoints)
+        return broker | {"ETCD_ENDPOINTS": endpoints, "ETCD_LEASE_TTL": str(join.lease_s)}
     return broker | {"DYN_FILE_KV": context.discovery_dir}
 
 

@@ -7,15 +7,19 @@ import dataclasses
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from launcher.frontdoor.forward import Address, Forwarder
 from launcher.frontdoor.keep import listening_socket
 from launcher.frontdoor.names import PRIVATE, SPARE
 from launcher.plan.model import Plan, Process, Role
-from launcher.prove.frontend import Frontend
 from launcher.supervise import procfs
 from launcher.supervise.events import Event, Kind, ProcessState
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 HOLD_S = 30.0
 """How long a connection waits for a frontend that serves before it is cut."""

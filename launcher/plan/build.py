@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launcher.engines import environment, events, frontend, registry
+from launcher.engines import environment, events, frontend, gate, registry
 from launcher.engines.base import Context, PortNeed, Slot
 from launcher.findings import Finding, LauncherError
 from launcher.frontdoor import names
@@ -66,6 +66,11 @@ class Planner:
             if events.wanted(context.join):
                 ports = self._take(events.NAME, events.port_needs(context.join))
                 processes.append(events.build(context, ports))
+            if gate.wanted(context.join):
+                ports = self._take(gate.NAME, gate.PORT_NEEDS)
+                self._context = context = dataclasses.replace(context, etcd_port=ports[gate.PURPOSE])
+                # First: the others ask etcd through it.
+                processes.insert(0, gate.build(context, ports))
             if context.join.has(Role.FRONTEND.value):
                 processes.append(self._frontend(0))
                 if target.frontend.spare:
@@ -110,6 +115,8 @@ class Planner:
         """
         if process.name == events.NAME:
             return events.build(self._context, process.ports, incarnation)
+        if process.name == gate.NAME:
+            return gate.build(self._context, process.ports, incarnation)
         private = process.ports.get("http", self._context.http_port) != self._context.http_port
         shared = (self._context.http_port, names.PRIVATE)
         self._ports.release([port for port in process.ports.values() if port not in shared])

@@ -208,7 +208,7 @@ def _address(
                 fix=f"one of: {choices}",
             )
         )
-    source = "" if machine.simulated else _source(endpoints)
+    source = "" if machine.simulated else source_address(endpoints)
     for each in outside:
         if each.address == source:
             return each.address, each.name
@@ -236,7 +236,7 @@ def _is_wildcard(text: str) -> bool:
         return text == "*"
 
 
-def _source(endpoints: Sequence[str]) -> str:
+def source_address(endpoints: Sequence[str] = ()) -> str:
     """The address from which this machine would speak to etcd (or, without, to the world); no packet is sent."""
     for endpoint in (*endpoints, "http://192.0.2.1:9"):
         parts = urlsplit(endpoint)

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks import cluster, reach
+from launcher.checks import cluster, neighbours, reach
 from launcher.checks.base import run_checks
 from launcher.findings import Finding, Severity
+from launcher.plan.build import Planner
 from launcher.plan.join import Join
 from tests.checks.subjects import codes, machine_for, plan_of, resolved
+from tests.support.plans import planned
 
 BACKEND = ("engine.env.DYN_DISCOVERY_BACKEND=", "frontend.env.DYN_DISCOVERY_BACKEND=")
 
@@ -94,13 +96,22 @@ def test_etcd_that_lets_nobody_in() -> None:
     assert "user name is empty" in finding.what
 
 
-def test_dynamos_tls_to_etcd() -> None:
+def test_answers_must_come_in_where_the_node_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo before 1.5 cannot be told where; it takes the address that leads out of the machine."""
     subject, machine = resolved("sim"), machine_for("sim")
-    plan, _ = plan_of(subject, machine)
-    plan = dataclasses.replace(plan, join=Join("etcd", namespace="sim", endpoints=("https://10.0.0.9:2379",)))
-    (finding,) = cluster.etcd_tls(subject, plan, machine, {"ETCD_AUTH_CA": "/ca.crt"})
-    assert (finding.code, finding.severity) == ("etcd-tls", Severity.WARNING)
-    assert not list(cluster.etcd_tls(subject, plan, machine, {}))
+    monkeypatch.setattr(neighbours, "source_address", lambda: "10.9.0.2")
+
+    def said(host: str, dynamo: tuple[int, ...]) -> list[str]:
+        join = Join("etcd", host=host, interface="eth0", namespace="sim", endpoints=("http://10.0.0.9:2379",))
+        with planned("sim") as held:
+            request = dataclasses.replace(held.planner._request, join=join, dynamo=dynamo)
+            plan = Planner(subject.target, held.machine, request, held.planner._ports).plan()
+        return [finding.code for finding in neighbours.answers(subject, plan, machine, {})]
+
+    assert said("10.0.0.2", (1, 4, 2)) == ["answers-elsewhere"]
+    assert said("10.9.0.2", (1, 4, 2)) == []
+    assert said("10.0.0.2", (1, 6, 1)) == []
+    assert said("127.0.0.1", (1, 4, 2)) == []
 
 
 def test_file_discovery_asks_nobody() -> None:
@@ -228,7 +239,9 @@ def test_an_api_server_that_is_not_there_or_ill(account: Path, closed: int) -> N
 
 
 def test_every_code_is_seen_here() -> None:
-    text = Path(__file__).read_text()
+    # Certificates and the other nodes take a real etcd.
+    real = Path(__file__).parents[1] / "nodes"
+    text = "".join(path.read_text() for path in (Path(__file__), *real.glob("test_*.py")))
     assert all(f'"{code}"' in text for check in cluster.CHECKS for code in check.codes)
 
 

@@ -1,18 +1,24 @@
-"""The client against the real etcd: leases, passwords, certificates."""
+"""The client against the real etcd: leases, passwords; and who is there already."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from launcher.checks import neighbours as rules
+from launcher.checks.base import run_checks
 from launcher.discovery.etcd import Etcd as Client
 from launcher.discovery.etcd import EtcdError
+from launcher.findings import Finding
+from tests.checks.subjects import machine_for, resolved
 from tests.support import nodes
 from tests.support.nodes import Etcd, Net
+from tests.support.plans import plan
 from tests.support.runs import Run
 
 pytestmark = pytest.mark.e2e
@@ -66,11 +72,9 @@ def test_nobody_answers(cluster: Cluster) -> None:
 def locked(cluster: Cluster) -> Iterator[tuple[Net, Etcd, dict[str, str]]]:
     """The same etcd with users."""
     net, etcd = cluster
-    etcd.ctl("user", "add", "root:sesame")
-    etcd.ctl("user", "grant-role", "root", "root")
-    etcd.ctl("auth", "enable")
-    yield net, etcd, {"ETCD_AUTH_USERNAME": "root", "ETCD_AUTH_PASSWORD": "sesame"}
-    etcd.ctl("--user", "root:sesame", "auth", "disable")
+    right = etcd.lock()
+    yield net, etcd, right
+    etcd.unlock()
 
 
 def test_a_password(locked: tuple[Net, Etcd, dict[str, str]], place: Path) -> None:
@@ -89,61 +93,35 @@ def test_a_password(locked: tuple[Net, Etcd, dict[str, str]], place: Path) -> No
         assert run.stop() == 0
 
 
-def openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
-def test_certificates_on_both_sides(cluster: Cluster, tmp_path: Path, place: Path) -> None:
-    net, _ = cluster
-    address = net.nodes["c"]
-    openssl(tmp_path, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days",
-            "2", "-subj", "/CN=test ca", "-addext", "keyUsage=critical,keyCertSign", "-addext",
-            "basicConstraints=critical,CA:TRUE")  # fmt: skip
-    for name in ("server", "client"):
-        openssl(tmp_path, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr",
-                "-subj", f"/CN={name}")  # fmt: skip
-        (tmp_path / f"{name}.ext").write_text(
-            f"subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\nbasicConstraints=CA:FALSE\n"
-        )
-        openssl(tmp_path, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-                "-out", f"{name}.crt", "-days", "2", "-extfile", f"{name}.ext")  # fmt: skip
-    folder = place / "tls"
-    folder.mkdir()
-    secure = Etcd(
-        net, "c", folder, "--cert-file", str(tmp_path / "server.crt"), "--key-file", str(tmp_path / "server.key"),
-        "--client-cert-auth", "--trusted-ca-file", str(tmp_path / "ca.crt"), scheme="https",
-    ).start()  # fmt: skip
-    environ = {
-        "ETCD_AUTH_CA": str(tmp_path / "ca.crt"),
-        "ETCD_AUTH_CLIENT_CERT": str(tmp_path / "client.crt"),
-        "ETCD_AUTH_CLIENT_KEY": str(tmp_path / "client.key"),
-    }
-    try:
-        with nodes.launcher(net, secure, "a", "sim", state=place / "untrusted") as run:
-            assert run.wait(30) == 3
-            assert "certificate not trusted" in run.log
-        asyncio.run(round_trip(Client([secure.url], environ)))
-        # Dynamo's own client is another matter (1.3.1 to 1.6.1): the launcher says so before it is started.
-        with nodes.launcher(
-            net, secure, "a", "sim", "--set", "deadlines.start_s=3", state=place / "tls-run", **environ
-        ) as run:
-            assert run.wait(60) == 4
-            assert "warning[etcd-tls]" in run.log
-            assert "Unable to connect to etcd server" in run.log
-    finally:
-        secure.stop()
-
-
-def test_a_run_that_names_another_node_the_same_is_told(cluster: Cluster, place: Path) -> None:
+def test_who_is_there_already_is_seen_before_anything_starts(cluster: Cluster, place: Path) -> None:
     net, etcd = cluster
-    with nodes.launcher(net, etcd, "a", "sim", state=place / "one") as first:
+    options = ("--roles", "decode", "--set", "workers.decode.count=1")
+    with nodes.launcher(net, etcd, "a", "sim", *options, state=place / "one") as first:
         first.ready()
+        # The same name on another node.
+        joined = ("--discovery", "etcd", "--etcd-endpoints", etcd.url)
         with Run(
-            "sim", "--discovery", "etcd", "--etcd-endpoints", etcd.url, "--node", "a", "--set", "kv.block_size=32",
-            state=place / "two", host=net.nodes["b"], prefix=net.inside("b"),
-        ) as second:  # fmt: skip
-            # Its proof of KV routing meets workers of another block size: it never says ready.
-            assert second.wait(90) == 4
-            assert "it is of another deployment" in second.log
-            assert "the same name" in second.log
-            assert "block_size 64 (here 32)" in second.log
+            "sim", *joined, "--node", "a", state=place / "two", host=net.nodes["b"], prefix=net.inside("b")
+        ) as second:
+            assert second.wait(30) == 3
+        (error,) = [line for line in second.lines if "error[" in line]
+        assert "error[node-taken]" in error
+        assert f"at {net.nodes['a']}" in error
+        assert "such as a-2" in error
+        # Another name, but another deployment.
+        assert [finding.code for finding in neighbours(etcd, "kv.block_size=32", node="b")] == ["node-unlike"]
+        assert neighbours(etcd, "kv.block_size=32", node="b", dynamo_namespace="other") == []
+        # Of the same deployment; and the same node once more, which could be its own successor.
+        assert neighbours(etcd, node="b") == []
+        assert [finding.code for finding in neighbours(etcd, node="a")] == ["node-taken"]
+        os.killpg(first.process.pid, signal.SIGKILL)
+        first.process.wait(10)
+        # What it told is there until its lease ends, and keeps nobody from taking its place.
+        assert etcd.keys("gpt-oss-launcher/sim/nodes/")
+        assert neighbours(etcd, node="a") == []
+
+
+def neighbours(etcd: Etcd, *sets: str, **options: str) -> list[Finding]:
+    """What the check of the other nodes says to a launcher of this test's own address."""
+    made = plan("sim", *sets, discovery="etcd", etcd_endpoints=etcd.url, **options)
+    return list(run_checks(rules.CHECKS, resolved("sim"), made, machine_for("sim"), {}))

@@ -156,6 +156,32 @@ def test_a_node_is_added_and_drained_under_load(
     assert "node store at" in first.log
 
 
+def test_a_node_that_is_killed_whole_is_withdrawn_by_the_others(
+    disagg: tuple[Run, Run, Run], cluster: Cluster, place: Path
+) -> None:
+    """Its leases would stand for 30 s."""
+    first, *_ = disagg
+    net, etcd = cluster
+    small = ("--set", "workers.decode.count=1")
+    with launcher(net, etcd, "store", "sim", "--roles", "decode", *small, state=place / "whole") as more:
+        more.ready()
+        before = set(etcd.keys("v1/instances/sim/backend/generate/"))
+        lost = more.process_state("decode-0")["pid"]
+        # Nobody is there to withdraw it while its launcher stands still, but it serves: nobody else may either.
+        os.kill(more.process.pid, signal.SIGSTOP)
+        time.sleep(6)
+        assert set(etcd.keys("v1/instances/sim/backend/generate/")) == before
+        os.kill(more.process.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        while len(now := set(etcd.keys("v1/instances/sim/backend/generate/"))) == len(before):
+            assert time.monotonic() - killed < 10
+            time.sleep(0.1)
+        assert now < before
+        assert not Path(f"/proc/{lost}").exists()
+    assert any("of node store: it and its launcher are gone" in run.log for run in disagg)
+    assert first.chat("Hello")["usage"]["completion_tokens"] == 16
+
+
 def test_no_etcd_is_a_finding_before_anything_starts(cluster: Cluster, place: Path) -> None:
     net, _ = cluster
     nobody = f"http://{net.nodes['a']}:{ETCD_PORT}"

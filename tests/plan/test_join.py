@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Any
 
 import pytest
 
+from launcher.checks.versions import releases
 from launcher.findings import LauncherError
 from launcher.machine import Machine
 from launcher.machine.model import Interface
@@ -83,7 +85,8 @@ def test_endpoints_are_given_or_inherited() -> None:
 
 @pytest.mark.parametrize("target", ["h200-disagg", "gb200-trtllm-disagg", "h200-agg", "sim"])
 def test_no_process_past_one_node_has_loopback_in_its_planes(target: str) -> None:
-    found = plan(target, roles="", allow_multi_node_disagg=True, **ETCD)
+    with planned(target, roles="", allow_multi_node_disagg=True, **ETCD) as held:
+        found, release = held.plan, releases.numbers(held.planner.target.validated.dynamo)
     address = found.join.host
     assert address.startswith("10.")
     for process in found.processes:
@@ -95,7 +98,10 @@ def test_no_process_past_one_node_has_loopback_in_its_planes(target: str) -> Non
         assert env["ETCD_ENDPOINTS"] == "http://10.0.0.9:2379"
         assert env["ETCD_LEASE_TTL"] == "30"
         assert env["DYN_TCP_RPC_HOST"] == env["DYN_SYSTEM_HOST"] == address
-        assert env["DYN_TCP_RESPONSE_STREAM_HOST"] == found.join.interface != "lo"
+        # Earlier releases cannot be told; they take the address that leads out, see `answers-elsewhere`.
+        named = env.get("DYN_TCP_RESPONSE_STREAM_HOST")
+        assert named == (None if release < (1, 5) else found.join.interface)
+        assert named != "lo"
         assert "DYN_FILE_KV" not in env
         assert "UCX_NET_DEVICES" not in env
         if process.role is not Role.FRONTEND and process.health is not None:
@@ -147,4 +153,22 @@ def test_no_credential_is_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     found = plan("sim", **ETCD)
     assert "sesame" not in str(found.to_json(masked=False))
     # Children inherit them: none of the patterns that are taken out of their environment fits.
-    assert not any(pattern.startswith("ETCD") for pattern in found.scrub)
+    assert not any(fnmatch.fnmatch("ETCD_AUTH_PASSWORD", pattern) for pattern in found.scrub)
+
+
+def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "etcd-gate" not in {process.name for process in plan("sim", **ETCD).processes}
+    monkeypatch.setenv("ETCD_AUTH_CA", "/pki/ca.crt")
+    monkeypatch.setenv("ETCD_AUTH_CLIENT_CERT", "/pki/own.crt")
+    found = plan("sim", discovery="etcd", etcd_endpoints="https://10.0.0.9:2379,https://10.0.0.8:2379")
+    gate = found.processes[0]
+    port = gate.ports["etcd"]
+    assert gate.name == "etcd-gate"
+    assert gate.argv[-7:] == (
+        str(port), "https://10.0.0.9:2379", "https://10.0.0.8:2379", "--ca", "/pki/ca.crt", "--cert", "/pki/own.crt",
+    )  # fmt: skip
+    for process in found.processes:
+        if process.role is not Role.HELPER:
+            assert process.env["ETCD_ENDPOINTS"] == f"http://127.0.0.1:{port}"
+    # Dynamo would take the paths for the PEM texts themselves.
+    assert {"ETCD_AUTH_CA", "ETCD_AUTH_CLIENT_CERT", "ETCD_AUTH_CLIENT_KEY"} <= set(found.scrub)

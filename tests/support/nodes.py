@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.certificates import Authority, Pair
 from tests.support.runs import Run
 
 ETCD_PORT = 2379
@@ -152,33 +154,100 @@ class Net:
         return sorted(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How an etcd shows itself, and whom it lets in."""
+
+    own: Pair
+    authority: Authority
+    clients: bool = True
+    """Whether clients must show a certificate of the authority."""
+    client: Pair | None = None
+    """What `etcdctl` shows."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of etcd."""
+        found = ("--cert-file", self.own.cert, "--key-file", self.own.key)
+        return (
+            (*found, "--client-cert-auth", "--trusted-ca-file", self.authority.file)
+            if self.clients
+            else found
+        )
+
+    @property
+    def ctl(self) -> tuple[str, ...]:
+        """Options of etcdctl."""
+        shown = ("--cert", self.client.cert, "--key", self.client.key) if self.client else ()
+        return ("--cacert", self.authority.file, *shown)
+
+
 class Etcd:
     """A real etcd on a node; its data stay over `stop` and `start`."""
 
-    def __init__(self, net: Net, node: str, folder: Path, *options: str, scheme: str = "http") -> None:
-        self._net, self._node, self._folder = net, node, folder
-        self._options, self._scheme = options, scheme
+    def __init__(
+        self,
+        net: Net,
+        node: str,
+        folder: Path,
+        *options: str,
+        tls: Tls | None = None,
+        members: Mapping[str, str] | None = None,
+    ) -> None:
+        """`members`: node to peer URL of all members of its cluster, where it is not the only one."""
+        self._net, self.node, self._folder = net, node, folder
+        self._options, self.tls = options, tls
+        self._members = members or {node: "http://127.0.0.1:2380"}
         self.process: subprocess.Popen[bytes] | None = None
-        self.url = f"{scheme}://{net.nodes[node]}:{ETCD_PORT}"
+        self.url = f"{'https' if tls else 'http'}://{net.nodes[node]}:{ETCD_PORT}"
+        self.user = ""
+        """`NAME:PASSWORD` for etcdctl."""
 
-    def start(self) -> Etcd:
-        """Start it and wait until it answers."""
-        peer = "http://127.0.0.1:2380"
+    def launch(self) -> Etcd:
+        """Start it without waiting: a member alone never answers."""
+        peer = self._members[self.node]
         self.process = subprocess.Popen(
             self._net.inside(
-                self._node, "etcd", "--name", "one", "--data-dir", str(self._folder / "etcd"),
+                self.node, "etcd", "--name", self.node, "--data-dir", str(self._folder / f"etcd-{self.node}"),
                 "--listen-client-urls", self.url, "--advertise-client-urls", self.url, "--listen-peer-urls", peer,
-                "--initial-advertise-peer-urls", peer, "--initial-cluster", f"one={peer}", "--logger", "zap",
-                "--log-level", "error", *self._options,
+                "--initial-advertise-peer-urls", peer, "--initial-cluster",
+                ",".join(f"{name}={url}" for name, url in self._members.items()), "--logger", "zap",
+                "--log-level", "error", *(self.tls.options if self.tls else ()), *self._options,
             ),
             stdout=subprocess.DEVNULL, stderr=(self._folder / "etcd.log").open("ab"),
         )  # fmt: skip
+        return self
+
+    def start(self) -> Etcd:
+        """Start it and wait until it answers."""
+        return self.launch().wait()
+
+    def wait(self) -> Etcd:
+        """Until it answers."""
+        assert self.process is not None
         deadline = time.monotonic() + 15
-        while self._scheme == "http" and "true" not in self.ctl("endpoint", "health", "-w", "json"):
+        while not self.well():
             assert self.process.poll() is None, (self._folder / "etcd.log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
         return self
+
+    def well(self) -> bool:
+        """Whether it answers, with a leader."""
+        return "true" in self.ctl("endpoint", "health", "-w", "json")
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is."""
+        return self.process is not None and self.process.poll() is None
+
+    def leads(self) -> bool:
+        """Whether it is its cluster's leader."""
+        try:
+            ((status),) = json.loads(self.ctl("endpoint", "status", "-w", "json"))
+        except ValueError:
+            return False
+        return bool(status["Status"]["header"]["member_id"] == status["Status"].get("leader"))
 
     def stop(self, signum: int = signal.SIGKILL) -> None:
         """End it at once; the data stay."""
@@ -187,9 +256,10 @@ class Etcd:
             self.process.wait(15)
 
     def ctl(self, *words: str, **env: str) -> str:
-        """Standard output of `etcdctl`, or of curl where there is none."""
+        """Standard output of `etcdctl`."""
+        options = (*(self.tls.ctl if self.tls else ()), *(("--user", self.user) if self.user else ()))
         done = subprocess.run(
-            self._net.inside(self._node, "etcdctl", "--endpoints", self.url, *words),
+            self._net.inside(self.node, "etcdctl", "--endpoints", self.url, *options, *words),
             capture_output=True, text=True, check=False, env={**os.environ, "ETCDCTL_API": "3", **env}, timeout=20,
         )  # fmt: skip
         return done.stdout
@@ -197,6 +267,33 @@ class Etcd:
     def keys(self, prefix: str = "") -> list[str]:
         """All keys below a prefix."""
         return [line for line in self.ctl("get", prefix, "--prefix", "--keys-only").splitlines() if line]
+
+    def lock(self, user: str = "root", password: str = "sesame") -> dict[str, str]:
+        """Give it users; returns the variables with which this one is let in."""
+        self.ctl("user", "add", f"{user}:{password}")
+        self.ctl("user", "grant-role", user, "root")
+        self.ctl("auth", "enable")
+        self.user = f"{user}:{password}"
+        return {"ETCD_AUTH_USERNAME": user, "ETCD_AUTH_PASSWORD": password}
+
+    def unlock(self) -> None:
+        """Take them away."""
+        self.ctl("auth", "disable")
+        self.user = ""
+
+
+@contextlib.contextmanager
+def etcds(net: Net, folder: Path, *names: str, tls: Mapping[str, Tls] | None = None) -> Iterator[list[Etcd]]:
+    """One etcd of several members, each on a node."""
+    members = {name: f"http://{net.nodes[name]}:{ETCD_PORT + 1}" for name in names}
+    made = [Etcd(net, name, folder, members=members, tls=(tls or {}).get(name)).launch() for name in names]
+    try:
+        for member in made:
+            member.wait()
+        yield made
+    finally:
+        for member in made:
+            member.stop()
 
 
 @contextlib.contextmanager
@@ -225,9 +322,12 @@ def dump(etcd: Etcd, prefix: str = "") -> dict[str, object]:
     return found
 
 
-def launcher(net: Net, etcd: Etcd, node: str, target: str, *options: str, state: Path, **env: str) -> Run:
-    """A launcher on a node, joined by etcd; a context manager."""
+def launcher(
+    net: Net, etcd: Etcd | Sequence[Etcd], node: str, target: str, *options: str, state: Path, **env: str
+) -> Run:
+    """A launcher on a node, joined by etcd (or by its members); a context manager."""
+    urls = ",".join(each.url for each in ([etcd] if isinstance(etcd, Etcd) else etcd))
     return Run(
-        target, "--discovery", "etcd", "--etcd-endpoints", etcd.url, "--node", node, *options,
+        target, "--discovery", "etcd", "--etcd-endpoints", urls, "--node", node, *options,
         state=state / node, host=net.nodes[node], prefix=net.inside(node), **env,
     )  # fmt: skip

@@ -1,0 +1,54 @@
+"""The gate to an etcd behind TLS as a process of the plan; see `etcd_gate` for why there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.engines import etcd_gate
+from launcher.engines.base import Context, PortNeed
+from launcher.plan.join import Join
+from launcher.plan.model import Process, Role, Stop
+
+NAME = "etcd-gate"
+PURPOSE = "etcd"
+PORT_NEEDS = (PortNeed(PURPOSE),)
+STOP_STAGE = 3
+"""After the workers, which unregister through it."""
+FILES = {"ETCD_AUTH_CA": "--ca", "ETCD_AUTH_CLIENT_CERT": "--cert", "ETCD_AUTH_CLIENT_KEY": "--key"}
+"""Variables that name the files of TLS, and the gate's flags for them. Dynamo never sees them."""
+
+
+def wanted(join: Join) -> bool:
+    """Whether etcd is behind TLS."""
+    return join.backend == "etcd" and any(each.startswith("https:") for each in join.endpoints)
+
+
+def endpoint(port: int) -> str:
+    """What Dynamo is told of etcd."""
+    return f"http://127.0.0.1:{port}"
+
+
+def build(context: Context, ports: Mapping[str, int], incarnation: int = 0) -> Process:
+    """The process of the gate. It keeps its port over restarts: Dynamo's processes were told of it."""
+    # Without `site`: it must listen before Dynamo asks, and earlier releases ask once.
+    argv = [
+        context.python,
+        "-ES",
+        str(Path(etcd_gate.__file__)),
+        str(ports[PURPOSE]),
+        *context.join.endpoints,
+    ]
+    for variable, flag in FILES.items():
+        if path := context.inherited.get(variable):
+            argv += [flag, path]
+    return Process(
+        name=NAME,
+        role=Role.HELPER,
+        argv=tuple(argv),
+        env={},
+        ports=ports,
+        stop=Stop(leader_s=2.0),
+        stop_stage=STOP_STAGE,
+        incarnation=incarnation,
+    )
