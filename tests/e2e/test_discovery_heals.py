@@ -57,8 +57,22 @@ def test_a_living_worker_s_entries_come_back(release: str, state: Path) -> None:
             requests = load.finish()
         assert len(requests) > 8
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
+        assert {each["name"]: each["pid"] for each in run.status()["processes"]} == pids
 
-        # A file that is there and says nothing: only the frontend's own view shows that anything is wrong.
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_entries_that_say_nothing_are_written_anew(release: str, state: Path) -> None:
+    """Only the frontend's own view shows that anything is wrong."""
+    options = ("--python", interpreter(release)) if release else ()
+    with Run("sim", *options, state=state) as run:
+        run.ready(180)
+        whole, pids = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
+        port = run.process_state("decode-0")["ports"]["rpc"]
+
+        def seen() -> bool:
+            return port in listed(side(run)) and routed(side(run)) == whole
+
         for path in entries(run, "decode-0"):
             path.write_text("{}")
         until(lambda: not seen(), "lost", HEALED_S)

@@ -56,7 +56,7 @@ def break_and_wait(run: Run, name: str, number: signal.Signals, words: str, with
     assert {each for each in after if after[each] != before[each]} == {name}
 
 
-@pytest.mark.parametrize("name", ["decode-0", "prefill-1"])
+@pytest.mark.parametrize("name", ["decode-0", pytest.param("prefill-1", marks=pytest.mark.slow)])
 def test_a_stuck_event_loop_is_found_while_nobody_asks(run: Run, name: str) -> None:
     # Its health page is answered by another thread.
     break_and_wait(run, name, signal.SIGUSR2, "no progress in", 2 * TIMEOUT_S + 4 * INTERVAL_S)
@@ -80,11 +80,13 @@ def test_other_releases_find_a_stuck_worker(release: str, state: Path) -> None:
         break_and_wait(run, "decode-0", signal.SIGUSR2, "no progress in", 2 * TIMEOUT_S + 4 * INTERVAL_S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["prefill-0", "decode-0"])
 def test_an_engine_that_fails_every_request_is_found(run: Run, name: str) -> None:
     break_and_wait(run, name, signal.SIGUSR1, "small requests in a row failed", 20 * INTERVAL_S)
 
 
+@pytest.mark.slow
 def test_full_load_raises_no_alarm(run: Run) -> None:
     """More streams than the workers and two CPUs can take, for many times the canary's deadline."""
     side = Side(run.url, run.model, lambda name: 0, lambda name: 0)
