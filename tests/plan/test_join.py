@@ -158,6 +158,9 @@ def test_no_credential_is_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "etcd-gate" not in {process.name for process in plan("sim", **ETCD).processes}
+    # Of several members one may fall silent, which Dynamo notices late or never.
+    several = plan("sim", discovery="etcd", etcd_endpoints="http://10.0.0.9:2379,http://10.0.0.8:2379")
+    assert several.processes[0].argv[-2:] == ("http://10.0.0.9:2379", "http://10.0.0.8:2379")
     monkeypatch.setenv("ETCD_AUTH_CA", "/pki/ca.crt")
     monkeypatch.setenv("ETCD_AUTH_CLIENT_CERT", "/pki/own.crt")
     found = plan("sim", discovery="etcd", etcd_endpoints="https://10.0.0.9:2379,https://10.0.0.8:2379")
