@@ -5,8 +5,8 @@ a user: its options are either a user or certificates, and without certificates 
 takes ETCD_AUTH_CA, _CLIENT_CERT and _CLIENT_KEY for the PEM texts themselves; with paths in them it never connects.) So
 it speaks plainly to this gate, with its user and password where etcd has users, and the gate does TLS for it.
 
-A member that is silent is given up after `SILENCE_S`, and Dynamo's next connection goes to another. By itself it notices
-after 25 s (1.6.1), or when its lease of 30 s has ended and with it the process (1.3.1).
+A member that is silent is given up after `SILENCE_S`, and Dynamo's next connection goes to another. By itself it
+notices after 25 s (1.6.1), or when its lease of 30 s has ended and with it the process (1.3.1).
 
 Who connects is looked up in the kernel's table of sockets: only processes of the gate's own user get through, who could
 read the key's file themselves. Files are read anew for each connection, so that a renewed certificate needs no restart.

@@ -138,6 +138,18 @@ def test_vllms_prefill_and_decode_apart_take_a_flag() -> None:
         assert "disagg-nodes" in {finding.code for finding in held.findings}
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "told"), [("h200-agg", ETCD, True), ("h200-agg", {}, False), ("sim", ETCD, False)]
+)
+def test_what_a_release_cannot_do_past_one_node_is_said(
+    target: str, options: dict[str, str], told: bool
+) -> None:
+    with planned(target, **options) as held:
+        found = [finding for finding in held.findings if finding.code == "nodes-release"]
+        assert len(found) == told
+        assert all("until they are withdrawn" in finding.what and "30 s" in finding.why for finding in found)
+
+
 def test_kubernetes_discovery_leaves_the_events_to_dynamo() -> None:
     found = plan("h200-agg", discovery="kubernetes")
     assert found.processes[0].name == "frontend"
