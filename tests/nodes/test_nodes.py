@@ -17,7 +17,6 @@ from tests.support.runs import Run
 
 pytestmark = pytest.mark.e2e
 Cluster = tuple[Net, Etcd]
-AGG = ("--set", "workers.prefill=null", "--set", "workers.decode=null", "--set", "workers.aggregated.count=2")
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def release(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
 
     Their router goes on to ask a worker that is lost, and prefers it, for it looks idle: requests fail until it is
     withdrawn. The launcher withdraws a dead worker at once, and those of a node that was killed within some 3 s; where
-    a node falls silent, its lease must end. After more than 10 s without etcd the frontend is restarted.
+    a node falls silent, its lease must end. 20 s without etcd cost a restart of the frontend.
     """
     dynamo = releases.of(resolved.target, machine.packages).dynamo
     if plan.join.backend != "etcd" or not dynamo or releases.numbers(dynamo) >= (1, 6):
