@@ -185,5 +185,6 @@ def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.Monkey
     for process in found.processes:
         if process.role is not Role.HELPER:
             assert process.env["ETCD_ENDPOINTS"] == f"http://127.0.0.1:{port}"
+    assert any("through etcd-gate" in note for note in found.notes)
     # Dynamo would take the paths for the PEM texts themselves.
     assert {"ETCD_AUTH_CA", "ETCD_AUTH_CLIENT_CERT", "ETCD_AUTH_CLIENT_KEY"} <= set(found.scrub)
