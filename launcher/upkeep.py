@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launcher.control import SOCKET
 from launcher.control.server import ControlServer, Note, Refused
@@ -17,9 +17,12 @@ from launcher.discovery.view import unseen
 from launcher.engines.warm import Warmth
 from launcher.machine.release import released
 from launcher.plan.model import WORKER_ROLES, Plan, Process, Role
-from launcher.prove.frontend import Frontend
 from launcher.supervise.events import Event, Kind
 from launcher.supervise.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 ROUTED_S = 60.0
 """For a restarted worker to be routed to again after it is healthy."""
@@ -55,13 +58,23 @@ class Upkeep:
         restart = Restart(supervisor, frontend, discovery, self._plan)
         control = ControlServer(Path(self._plan.run_dir) / SOCKET, {"restart": restart}, self._log)
         await control.start()
+        jobs: list[asyncio.Task[Any]] = [asyncio.create_task(asyncio.Event().wait(), name="until-cancelled")]
+        # Other backends renew their own registrations, and know workers of other nodes.
+        if isinstance(discovery, FileDiscovery):
+            self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
+            jobs.append(asyncio.create_task(self._healer.run(), name="healer"))
+        if self._plan.canary is not None:
+            from launcher.prove.canary import Watcher
+
+            watcher = Watcher(
+                self._plan, frontend, supervisor.snapshot, supervisor.condemn, supervisor.late_s
+            )
+            jobs.append(asyncio.create_task(watcher.run(), name="canary"))
         try:
-            # Other backends renew their own registrations, and know workers of other nodes.
-            if isinstance(discovery, FileDiscovery):
-                self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
-                await self._healer.run()
-            await asyncio.Event().wait()
+            await asyncio.gather(*jobs)
         finally:
+            for job in jobs:
+                job.cancel()
             await control.close()
 
 

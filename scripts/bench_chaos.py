@@ -10,141 +10,37 @@ figures are those of frontend, router, discovery and supervision, not of an engi
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import re
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from launcher.plan.model import Plan  # noqa: E402
-from launcher.plan.output import bash  # noqa: E402
-from launcher.plan.ports import free_everywhere  # noqa: E402
-from tests.chaos.strike import Cost, Side, routed, strike  # noqa: E402
-from tests.support.plans import planned  # noqa: E402
-from tests.support.runs import Run  # noqa: E402
+from tests.chaos.sides import Shape, launcher, shell  # noqa: E402
+from tests.chaos.strike import Cost, Side, strike  # noqa: E402
 
-READY_S = 120.0
-SETTLE_S = 3.0
-BASH_WATCH_S = 14.0
-"""Longer than the ten seconds after which Dynamo's discovery expires a dead worker."""
+SETTLE_S = 2.0
+BASH_WATCH_S = 16.0
+"""Longer than the twelve seconds after which Dynamo's discovery has expired a dead worker at the latest."""
 LAUNCHER_WATCH_S = 60.0
 SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP, "TERM": signal.SIGTERM}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """`2P2D`, `4P4D` or `4A`."""
-
-    name: str
-
-    @property
-    def target(self) -> str:
-        return "h200-agg" if self.name.endswith("A") else "sim"
-
-    @property
-    def sets(self) -> list[str]:
-        if self.name.endswith("A"):
-            return [f"workers.aggregated.count={self.name[:-1]}"]
-        prefill, decode = self.name.removesuffix("D").split("P")
-        return [f"workers.prefill.count={prefill}", f"workers.decode.count={decode}"]
-
-    @property
-    def roles(self) -> list[str]:
-        return ["aggregated"] if self.name.endswith("A") else ["decode", "prefill"]
-
-
-@contextlib.contextmanager
-def launcher(shape: Shape, python: str) -> Iterator[Side]:
-    options = [word for change in shape.sets for word in ("--set", change)]
-    state = Path(tempfile.mkdtemp(prefix="bc-"))
-    with Run(
-        shape.target,
-        "--engine",
-        "mocker",
-        "--restart-budget",
-        "1000",
-        "--python",
-        python,
-        *options,
-        state=state,
-    ) as run:
-        run.ready(READY_S)
-        yield Side(
-            run.url,
-            run.model,
-            lambda name: int(run.process_state(name)["pid"]),
-            lambda name: int(run.process_state(name)["ports"]["rpc"]),
-        )
-
-
-@contextlib.contextmanager
-def shell(shape: Shape, python: str, *, migration: bool) -> Iterator[Side]:
-    port = next(number for number in range(18600, 18900, 2) if free_everywhere(number))
-    with planned(
-        shape.target, *shape.sets, engine="mocker", http_port=str(port), http_host="127.0.0.1", base_port="28000",
-        python=python,
-    ) as held:  # fmt: skip
-        plan = held.plan
-        script = Path(tempfile.mkdtemp(prefix="bc-")) / "plan.sh"
-        text = bash.render(plan)
-        # The public recipe sets no limit, which means no migration; the generated plan does.
-        script.write_text(text if migration else re.sub(r"--migration-limit \d+", "", text))
-    process = subprocess.Popen(
-        ["bash", str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        side = Side(
-            f"http://127.0.0.1:{port}", plan.model, lambda name: _pid(process, plan, name),
-            lambda name: plan.process(name).ports["rpc"],
-        )  # fmt: skip
-        until = time.monotonic() + READY_S
-        while sum(routed(side).values()) < len(plan.workers):
-            if time.monotonic() > until or process.poll() is not None:
-                raise SystemExit("the bash plan did not become ready")
-            time.sleep(0.3)
-        yield side
-    finally:
-        _end(process)
-
-
-def _pid(process: subprocess.Popen[bytes], plan: Plan, name: str) -> int:
-    wanted = str(plan.process(name).ports["system"])
-    for child in psutil.Process(process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if child.environ().get("DYN_SYSTEM_PORT") == wanted and "dynamo" in " ".join(child.cmdline()):
-                return child.pid
-    raise LookupError(name)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """A killed worker leaves the script waiting, so its children are ended by name of their parent."""
-    with contextlib.suppress(psutil.Error):
-        everything = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-        for each in everything:
-            with contextlib.suppress(psutil.Error):
-                each.kill()
-        psutil.wait_procs(everything, timeout=10)
-    process.wait(10)
-
-
 def row(side: str, shape: Shape, role: str, fault: str, streams: int, costs: list[Cost]) -> dict[str, Any]:
-    def median(values: list[float | None]) -> float | None:
+    def figures(values: list[float | None]) -> dict[str, Any]:
         known = [value for value in values if value is not None]
-        return round(statistics.median(known), 3) if len(known) * 2 > len(values) else None
+        return {
+            # What did not happen within the watch is later than anything that did.
+            "median": round(statistics.median_high(known), 3) if 2 * len(known) > len(values) else None,
+            "worst": round(max(known), 3) if len(known) == len(values) else None,
+        }
 
     return {
         "side": side,
@@ -156,57 +52,76 @@ def row(side: str, shape: Shape, role: str, fault: str, streams: int, costs: lis
         "requests": sum(len(cost.requests) for cost in costs),
         "failed": [cost.failed for cost in costs],
         "cut": [cost.cut for cost in costs],
-        "out_s": median([cost.out_s for cost in costs]),
-        "full_s": median([cost.full_s for cost in costs]),
+        "out": figures([cost.out_s for cost in costs]),
+        "full": figures([cost.full_s for cost in costs]),
+        "lost_until_s": round(max(cost.lost_until_s for cost in costs), 1),
         "longest_silence_s": round(max(cost.gap_s for cost in costs), 2),
     }
 
 
-def measure(shape: Shape, streams: int, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measure(shape: Shape, streams: int, repeats: int, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All faults on one shape at one load."""
 
-    def hit(side: Side, name: str, fault: str, watch_s: float) -> Cost:
+    def hit(side: Side, name: str, fault: str, watch_s: float, *, healed: bool) -> Cost:
         time.sleep(SETTLE_S)
         words = 200 if name.startswith("prefill") else 60
-        return strike(side, name, SIGNALS[fault], streams=streams, words=words, watch_s=watch_s, stall_s=20)
+        return strike(
+            side,
+            name,
+            SIGNALS[fault],
+            streams=streams,
+            words=words,
+            watch_s=watch_s,
+            stall_s=20,
+            healed=healed,
+        )
 
+    if "launcher" in args.sides:
+        with launcher(shape, args.python) as (side, _):
+            for role in shape.roles:
+                for fault in args.faults.split(","):
+                    costs = [
+                        hit(side, f"{role}-{number % 2}", fault, LAUNCHER_WATCH_S, healed=True)
+                        for number in range(repeats)
+                    ]
+                    yield row("launcher", shape, role, fault, streams, costs)
     for role in shape.roles:
         for fault in args.faults.split(","):
             if "bash" in args.sides:
                 costs = []
-                for _ in range(args.repeats):
-                    with shell(shape, args.python, migration=not args.no_migration) as side:
-                        costs.append(hit(side, f"{role}-0", fault, BASH_WATCH_S))
+                for _ in range(min(repeats, args.bash_repeats or repeats)):
+                    with shell(shape, args.python, migration=not args.no_migration) as (side, _):
+                        # Nothing brings the worker back: once it is out of routing there is nothing to wait for.
+                        costs.append(hit(side, f"{role}-0", fault, BASH_WATCH_S, healed=False))
                 yield row("bash", shape, role, fault, streams, costs)
-    if "launcher" in args.sides:
-        with launcher(shape, args.python) as side:
-            for role in shape.roles:
-                for fault in args.faults.split(","):
-                    costs = [
-                        hit(side, f"{role}-{number % 2}", fault, LAUNCHER_WATCH_S)
-                        for number in range(args.repeats)
-                    ]
-                    yield row("launcher", shape, role, fault, streams, costs)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown."""
+    """Markdown: medians, and the worst in brackets."""
     lines = [
-        "| shape | role | fault | streams | side | requests | failed | cut | out of routing | full again | silence |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| shape | streams | role | fault | side | requests | failed | cut | losses end after "
+        "| out of routing | full again | silence |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for each in sorted(
-        rows, key=lambda each: (each["shape"], each["streams"], each["role"], each["fault"], each["side"])
-    ):
 
-        def seconds(name: str, each: dict[str, Any] = each) -> str:
-            return "never" if each[name] is None else f"{each[name]:.2f} s"
+    def seconds(found: dict[str, Any]) -> str:
+        if found["median"] is None:
+            return "never"
+        worst = "never" if found["worst"] is None else f"{found['worst']:.2f} s"
+        return f"{found['median']:.2f} s ({worst})"
 
-        lines.append(
-            f"| {each['shape']} | {each['role']} | {each['fault']} | {each['streams']} | {each['side']} "
-            f"| {each['requests']} | {', '.join(map(str, each['failed']))} | {', '.join(map(str, each['cut']))} "
-            f"| {seconds('out_s')} | {seconds('full_s')} | {each['longest_silence_s']} s |"
+    def counts(found: list[int]) -> str:
+        return f"{statistics.median_high(found)} ({max(found)})"
+
+    lines += [
+        f"| {each['shape']} | {each['streams']} | {each['role']} | {each['fault']} | {each['side']} "
+        f"| {each['requests']} in {each['repeats']} | {counts(each['failed'])} | {counts(each['cut'])} "
+        f"| {each['lost_until_s']} s | {seconds(each['out'])} | {seconds(each['full'])} "
+        f"| {each['longest_silence_s']} s |"
+        for each in sorted(
+            rows, key=lambda each: (each["shape"], each["streams"], each["role"], each["fault"], each["side"])
         )
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -218,6 +133,12 @@ def main() -> None:
     parser.add_argument("--streams", default="32,128")
     parser.add_argument("--faults", default="KILL,STOP,TERM")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--fewer", type=int, default=0, help="repeats where 4P4D meets 128 streams; 0: as many"
+    )
+    parser.add_argument(
+        "--bash-repeats", type=int, default=0, help="at most so many of the bash side; 0: as many"
+    )
     parser.add_argument("--sides", default="bash,launcher")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the Dynamo release to run")
     parser.add_argument(
@@ -229,7 +150,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for shape in args.shapes.split(","):
         for streams in args.streams.split(","):
-            for each in measure(Shape(shape), int(streams), args):
+            large = shape == "4P4D" and streams == "128"
+            repeats = args.fewer if large and args.fewer else args.repeats
+            for each in measure(Shape(shape), int(streams), repeats, args):
                 rows.append(each)
                 print(json.dumps(each), flush=True)
                 if args.json:

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
                 log_dir=loaded.settings.log_dir,
                 findings=(*planned.findings, *view_findings),
                 live=live,
+                cpus=planned.machine.cpus,
                 policy=RestartPolicy(
                     enabled=loaded.settings.restart_budget > 0, budget=loaded.settings.restart_budget
                 ),

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from launcher.discovery.view import unseen
 from launcher.plan.model import WORKER_ROLES, Role
-from launcher.prove.frontend import Frontend
 from launcher.supervise.events import ProcessState
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 LOOK_S = 2.0
 RESTORE_S = 15.0

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from launcher.plan.model import WORKER_ROLES, Role
-from launcher.prove.frontend import Frontend
 from launcher.supervise.events import ProcessState
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 
 async def unseen(frontend: Frontend, states: Iterable[ProcessState]) -> list[str] | None:

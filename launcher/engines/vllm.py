@@ -6,7 +6,7 @@ from typing import Any
 
 from launcher.engines import environment, flags, model
 from launcher.engines.base import STOP_STAGE, Context, PortNeed, Slot
-from launcher.plan.model import Http, Phase, Process, Role, Stop
+from launcher.plan.model import Http, Phase, Process, Ranks, Role, Stop
 from launcher.target.schema import Target, Workers
 
 PHASES = (
@@ -23,6 +23,8 @@ PHASES = (
 )
 # The engine core may die while its parent lives on and looks healthy.
 FATAL = (r"EngineDeadError", r"EngineCore (?:died|failed|encountered a fatal error)")
+CORE = Ranks(r"^VLLM::EngineCore", 1)
+"""The title of the engine process below each worker (0.23.0, seen on an H200)."""
 OWNED = {
     "model": "model.id",
     "served-model-name": "model.served_name",
@@ -145,6 +147,7 @@ class Vllm:
             stop_stage=STOP_STAGE[slot.role],
             fatal=FATAL,
             phases=PHASES,
+            ranks=CORE,
             warm_key=f"vllm/{slot.role.value}/{context.cache_key}",
             incarnation=slot.incarnation,
         )

@@ -7,14 +7,19 @@ import dataclasses
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from launcher.frontdoor.forward import Address, Forwarder
 from launcher.frontdoor.keep import listening_socket
 from launcher.frontdoor.names import PRIVATE, SPARE
 from launcher.plan.model import Plan, Process, Role
-from launcher.prove.frontend import Frontend
+from launcher.supervise import procfs
 from launcher.supervise.events import Event, Kind, ProcessState
+
+if TYPE_CHECKING:
+    # For types alone: it brings aiohttp, and a quarter of a second before the first child.
+    from launcher.prove.frontend import Frontend
 
 HOLD_S = 30.0
 """How long a connection waits for a frontend that serves before it is cut."""
@@ -86,7 +91,7 @@ class FrontDoor:
         if name != self.active or self._ending:
             return
         if self._kept is not None:
-            self._forwarder = Forwarder(self._kept, self._where)
+            self._forwarder = Forwarder(self._kept, self._where, self._doubt)
             self._kept = None
             self._forwarder.start()
             self._log(
@@ -94,6 +99,10 @@ class FrontDoor:
             )
         others = [other for other in self._names if other != name and self._state(other).healthy]
         self.active = others[0] if others else self.active
+
+    def _doubt(self, address: Address) -> None:
+        """A frontend cut or refused a connection: ask it again before the next one goes there."""
+        self._good.pop(address[1], None)
 
     async def _where(self) -> Address | None:
         # All that wait share one search.
@@ -107,7 +116,7 @@ class FrontDoor:
             for name in sorted(self._names, key=lambda name: name != self.active):
                 state = self._state(name)
                 port = state.ports["http"]
-                if state.healthy and await self._routes(port):
+                if state.healthy and _lives(state) and await self._routes(port):
                     if name != self.active:
                         self.active = name
                     return LOOPBACK, port
@@ -137,3 +146,9 @@ class FrontDoor:
             self._kept = None
         if self._forwarder is not None:
             self._forwarder.stop()
+
+
+def _lives(state: ProcessState) -> bool:
+    """Asked anew for each connection: a frontend that is killed cuts its streams, whose clients come again at once,
+    and still listens for up to 50 ms, while its end is not known yet."""
+    return state.pid is not None and not procfs.dying(state.pid)

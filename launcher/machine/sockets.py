@@ -211,3 +211,12 @@ def _sockets_of(home: Path) -> Iterator[str]:
             continue
         if link.startswith(_SOCKET):
             yield link[len(_SOCKET) : -1]
+
+
+def reachable(host: str) -> str:
+    """An address at which a client here reaches a server that listens on `host`."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    if host == "::":
+        return "[::1]"
+    return f"[{host}]" if ":" in host else host

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-
-from launcher.findings import Exit, Finding, LauncherError
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,8 +34,8 @@ class Admin:
         self._pages = pages
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen. Raises LauncherError where that is not possible."""
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Answer on sockets that listen (see `listener.listen`); they are closed with the server."""
         # Nothing here reads a body: whoever sends one gets 405 before it is taken.
         app = web.Application(middlewares=[self._answer_errors], client_max_size=1024)
         handlers: dict[str, _Handler] = {
@@ -52,19 +51,8 @@ class Admin:
         # No access log: a kubelet asks every second.
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except OSError as error:
-            await self.close()
-            raise LauncherError(
-                Finding(
-                    code="port-taken",
-                    what=f"the admin server cannot listen on {host}:{port}: {error.strerror or error}",
-                    where="--admin-port",
-                    fix="choose another --admin-port or --admin-host",
-                ),
-                Exit.USAGE,
-            ) from None
+        for each in listeners:
+            await web.SockSite(self._runner, each).start()
 
     async def close(self) -> None:
         """Stop listening."""

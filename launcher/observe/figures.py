@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launcher.observe.exposition import Page
-from launcher.observe.scrape import Scrape
 from launcher.plan.model import Role
+
+if TYPE_CHECKING:
+    from launcher.observe.exposition import Page
+    from launcher.observe.scrape import Scrape
 
 WINDOW_S = 10.0
 """Rates are over this time, or over what there is of it."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from launcher.observe.capacity import capacity
 from launcher.observe.errors import WINDOW_S, client_errors, errors
@@ -18,12 +19,14 @@ from launcher.observe.gpus import GpuMemory
 from launcher.observe.history import History
 from launcher.observe.incident.store import Store, folder
 from launcher.observe.incident.tracker import Incidents
-from launcher.observe.metrics import Facts, OwnMetrics
-from launcher.observe.scrape import Scrape, Scraper, targets
 from launcher.observe.secrets import Masker
 from launcher.plan.model import Plan
 from launcher.supervise.events import Event, ProcessState
 from launcher.supervise.logpump import LogPump
+
+if TYPE_CHECKING:
+    from launcher.observe.metrics import Facts, OwnMetrics
+    from launcher.observe.scrape import Scrape, Scraper
 
 EVENTS = 20
 """Newest events and incidents that /status lists."""
@@ -80,11 +83,24 @@ class Observer:
         )
         self.gpus = GpuMemory()
         self.figures = Figures()
-        self._scraper = Scraper(lambda: targets(plan, source.snapshot(), source.host))
         self._plan_page: dict[str, Any] = self.masker.value(plan.to_json())
         self._phases = {process.name: [phase.name for phase in process.phases] for process in plan.processes}
-        self._own = OwnMetrics(self._facts)
         self._refreshing: asyncio.Task[None] | None = None
+
+    # aiohttp and prometheus_client: not before the children run, and not for a run that nobody looks at.
+
+    @functools.cached_property
+    def _scraper(self) -> Scraper:
+        from launcher.observe.scrape import Scraper, targets
+
+        source = self._source
+        return Scraper(lambda: targets(source.plan, source.snapshot(), source.host))
+
+    @functools.cached_property
+    def _own(self) -> OwnMetrics:
+        from launcher.observe.metrics import OwnMetrics
+
+        return OwnMetrics(self._facts)
 
     def event(self, event: Event) -> None:
         """Something happened."""
@@ -155,6 +171,8 @@ class Observer:
         return scrape
 
     def _facts(self) -> Facts:
+        from launcher.observe.metrics import Facts
+
         source = self._source
         states = source.snapshot()
         return Facts(

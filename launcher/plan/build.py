@@ -15,7 +15,7 @@ from launcher.plan import deadlines, gpus
 from launcher.plan.claims import claims
 from launcher.plan.gpus import Assignment
 from launcher.plan.join import ALONE, Join
-from launcher.plan.model import Plan, Process, Role
+from launcher.plan.model import Canary, Plan, Process, Role
 from launcher.plan.ports import NoPorts, PortTable
 from launcher.target.schema import Roles, Target, Workers
 
@@ -102,6 +102,10 @@ class Planner:
             notes=tuple(self._notes()),
             claims=claims(target, processes, disaggregated=self.disaggregated),
             join=context.join,
+            # The frontend passes it on, so it can be sent only where there is one.
+            canary=Canary(target.canary.interval_s, target.canary.timeout_s, target.canary.failures)
+            if target.canary.enabled and context.join.has(Role.FRONTEND.value)
+            else None,
         )
 
     def respawn(self, process: Process, incarnation: int) -> Process:

@@ -144,6 +144,18 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
+class Canary:
+    """How a worker is found that answers its health page and does no work. Times in seconds."""
+
+    interval_s: float
+    """Between looks at the workers' counters; one that stood still meanwhile gets a tiny completion."""
+    timeout_s: float
+    """With requests in hand and no progress for so long a worker is dead."""
+    failures: int
+    """Tiny completions in a row that are answered with an error, and mean the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class Claims:
     """What the deployment claims about itself, for `prove` to try."""
 
@@ -194,6 +206,8 @@ class Plan:
     """What a reader of the plan should know, such as what a simulated run replaces."""
     claims: Claims = Claims()
     join: Join = ALONE
+    canary: Canary | None = None
+    """None where workers are not asked."""
 
     def process(self, name: str) -> Process:
         """The process of that name; KeyError where the plan has none."""
@@ -227,6 +241,7 @@ class Plan:
             "notes": list(self.notes),
             "claims": dataclasses.asdict(self.claims),
             "join": self.join.to_json(),
+            "canary": dataclasses.asdict(self.canary) if self.canary is not None else None,
             "hash": self.hash(),
         }
 

@@ -44,7 +44,6 @@ class LogWriter:
         self._dropping = False
         self._closing = False
         self._idle = True
-        self._divert: Callable[[str], None] | None = None
         self._condition = threading.Condition()
         self.dropped = 0
         """Lines dropped so far."""
@@ -53,18 +52,9 @@ class LogWriter:
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
-    def divert(self, to: Callable[[str], None] | None) -> None:
-        """Hand blocks to `to` in place of stdout, in the producer's thread (a terminal view does); None ends it."""
-        with self._condition:
-            self._divert = to
-
     def put(self, block: str, lines: int, *, wait: bool = True) -> None:
         """Queue `block`, which holds `lines` lines. May wait for a stdout that makes progress, unless told not to."""
         if not block:
-            return
-        divert = self._divert
-        if divert is not None:
-            divert(block)
             return
         data = block.encode("utf-8", "backslashreplace")
         with self._condition:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Times are seconds. The n-th death within the window waits `first_s * factor**(n-1)`, at most `max_s`."""
+    """Times are seconds. The n-th death in a row waits `first_s * factor**(n-1)`, at most `max_s`. A row is of deaths
+    within the window, each but the first of a process that had not served for `stable_s`."""
 
     enabled: bool = True
     budget: int = 5
@@ -19,6 +20,9 @@ class RestartPolicy:
     first_s: float = 0.5
     factor: float = 2.0
     max_s: float = 30.0
+    stable_s: float = 10.0
+    """Who was ready for so long and then dies comes back as fast as at its first death: waiting would cost capacity and
+    help nobody. The budget counts that death all the same."""
     jitter: float = 0.2
     """Share of the delay that chance adds or takes, so that workers felled together do not return together."""
     never_ready_budget: int = 1
@@ -46,21 +50,26 @@ class RestartBudget:
         self._at_once = at_once
         self._chance = chance
         self._deaths: deque[float] = deque()
+        self._row = 0
 
     def left(self, now: float) -> int:
         """Restarts still granted at `now` (monotonic seconds)."""
         self._forget(now)
         return max(0, self._policy.budget - len(self._deaths))
 
-    def died(self, now: float, *, ever_ready: bool = True) -> float | None:
-        """Count a death; the seconds to wait before the restart, or None where it is final."""
+    def died(self, now: float, *, ever_ready: bool = True, served_s: float = 0.0) -> float | None:
+        """Count a death; the seconds to wait before the restart, or None where it is final.
+
+        `served_s`: for how long the process had been ready.
+        """
         policy = self._policy
         self._forget(now)
         self._deaths.append(now)
-        count = len(self._deaths)
         allowed = policy.budget if ever_ready else min(policy.budget, policy.never_ready_budget)
-        if not policy.enabled or count > allowed:
+        if not policy.enabled or len(self._deaths) > allowed:
             return None
+        self._row = 1 if served_s >= policy.stable_s else min(self._row + 1, len(self._deaths))
+        count = self._row
         if self._at_once:
             if count == 1:
                 return 0.0

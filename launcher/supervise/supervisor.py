@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from launcher.findings import Exit
-from launcher.plan.model import Plan, Role
+from launcher.plan.model import WORKER_ROLES, Plan, Role
 
 from . import procfs
 from .custody import Custody, mapped
@@ -21,7 +21,7 @@ from .narrate import narrate
 from .policy import RestartPolicy
 from .reaper import reap_strays, sweep
 from .watch import Watch
-from .worker import Worker
+from .worker import Wait, Worker
 
 LAST_LINES = 20
 """Lines of a failed process that are shown again at the end of a failed run."""
@@ -47,13 +47,20 @@ class Supervisor:
         watch: Watch | None = None,
         custody: Custody | None = None,
         run_id: str = "",
+        head_start_s: float = 0.0,
     ) -> None:
-        """`custody`: where folders and segments to remove are noted; `run_id` marks the environment of every child."""
+        """`custody`: where folders and segments to remove are noted; `run_id` marks the environment of every child.
+
+        `head_start_s`: for so long at most the other workers of each role wait until one of each has become ready.
+        """
         self.plan = plan
         self.failure: Failure | None = None
         self._hooks = hooks or Hooks()
+        self.launched = asyncio.Event()
+        """Set when every process that is to start at once has been started."""
         self._over = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._head_start_s = head_start_s
         self._one_at_a_time = asyncio.Lock()
         self._segments_due = False
         self._shared = Shared(
@@ -79,6 +86,7 @@ class Supervisor:
         unwatch_children = self._watch_children(loop)
         helpers = [asyncio.create_task(self._shared.lag.run()), asyncio.create_task(self._look_around())]
         lives = self._start_all()
+        loop.call_soon(self.launched.set)  # after the first step of each life, which starts its process
         try:
             await self._over.wait()
             await self._drain()
@@ -99,15 +107,23 @@ class Supervisor:
         return code
 
     def _start_all(self) -> list[asyncio.Task[None]]:
-        """All at once; of those that share a cold cache, the first goes ahead."""
+        """All at once; of those that share a cold cache, the first goes ahead, and so do those with a head start."""
         first: dict[str, Worker] = {}
+        head: dict[object, Worker] = {}
         lives = []
         for worker in self._workers.values():
             key = worker.process.warm_key
             ahead = first.get(key) if key else None
             if key and ahead is None and self._hooks.is_cold(key):
                 first[key] = worker
-            lives.append(asyncio.create_task(worker.run(ahead), name=worker.name))
+            wait = Wait([ahead], f"{ahead.name} to fill the cache") if ahead is not None else None
+            if wait is None and self._head_start_s > 0:
+                # A frontend and a helper are needed for any request, each of them.
+                role = worker.process.role
+                leader = head.setdefault(role if role in WORKER_ROLES else worker.name, worker)
+                if leader is not worker:
+                    wait = Wait(list(head.values()), f"{leader.name} to start", self._head_start_s)
+            lives.append(asyncio.create_task(worker.run(wait), name=worker.name))
         for life in lives:
             life.add_done_callback(self._life_ended)
         return lives
@@ -266,6 +282,10 @@ class Supervisor:
         finally:
             ready.cancel()
             over.cancel()
+
+    def late_s(self) -> float:
+        """By how many seconds this event loop came late of late: what others seemed to do meanwhile proves nothing."""
+        return self._shared.lag.recent()
 
     def condemn(self, name: str, reason: str) -> None:
         """Take a running process for dead, for a reason that only an observer of the whole can see."""

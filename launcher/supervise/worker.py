@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from launcher.plan.model import Process, Role
 
@@ -19,6 +22,17 @@ HOOK_S = 5.0
 """How long a restart waits for `on_death`."""
 CANNOT_START = 127
 """Exit code recorded for a program that could not be started, as a shell has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a first start waits for."""
+
+    ahead: Sequence[Worker]
+    """Until each of these has been ready once, ..."""
+    why: str
+    most_s: float | None = None
+    """... for so long at most, in seconds."""
 
 
 class Worker:
@@ -59,11 +73,13 @@ class Worker:
 
     # -- the life
 
-    async def run(self, ahead: Worker | None = None) -> None:
-        """Until stopped or failed for good. `ahead`: a worker that fills a shared cache first."""
-        if ahead is not None:
-            self.state, self.phase = State.WAITING, f"waiting for {ahead.name} to fill the cache"
-            await first_of(ahead.ever_ready.wait(), self._wake.wait())
+    async def run(self, wait: Wait | None = None) -> None:
+        """Until stopped or failed for good."""
+        if wait is not None:
+            self.state, self.phase = State.WAITING, f"waiting for {wait.why}"
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait.most_s):
+                    await first_of(_all_ready(wait.ahead), self._wake.wait())
         try:
             while not self._ending:
                 self.state = State.STARTING
@@ -116,7 +132,9 @@ class Worker:
         """After a death: wait as policy says and take the next incarnation; False where the death is final."""
         delay: float | None = 0.0
         if not self._planned:
-            delay = self._budget.died(time.monotonic(), ever_ready=self.ever_ready.is_set())
+            now = time.monotonic()
+            served_s = now - self.ready_at if self.ready_at is not None else 0.0
+            delay = self._budget.died(now, ever_ready=self.ever_ready.is_set(), served_s=served_s)
         self._planned = False
         if delay is None:
             self._fail("the restart budget is spent" if self._shared.policy.enabled else "")
@@ -296,3 +314,8 @@ class Worker:
             incarnation=self.process.incarnation,
             detail=self.detail,
         )
+
+
+async def _all_ready(workers: Iterable[Worker]) -> None:
+    for worker in workers:
+        await worker.ever_ready.wait()

@@ -17,7 +17,7 @@ After the first time ready a failure is always a warning: a pod that serves is n
 class Proofs(BaseModel):
     """A completion is always required; these come on top."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     tool_call: Level | None = None
     """A call of an offered tool. Where not given: require, but skip where no answer could prove it (the mocker's random

@@ -31,7 +31,8 @@ Seconds = Annotated[float, Field(ge=0, le=86400)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Built as part of Target alone: a validator for each part would cost 25 ms of every command.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Draft(_Part):
@@ -218,6 +219,19 @@ class Deadlines(_Part):
     """What the pod grants between SIGTERM and SIGKILL (`terminationGracePeriodSeconds`)."""
 
 
+class Canary(_Part):
+    """Finds a worker that answers its health page and does no work: see `launcher/prove/canary.py`."""
+
+    enabled: bool = True
+    interval_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """Between looks. A worker that did nothing meanwhile gets a completion of four tokens."""
+    timeout_s: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
+    """Without any progress on the requests that it has, a worker is dead after so long. Longer than the longest pause
+    of a healthy engine, such as for kernels that are compiled on first use."""
+    failures: Annotated[int, Field(ge=1, le=100)] = 3
+    """Canaries in a row that are answered with an error, and mean the same."""
+
+
 class Workload(_Part):
     """The traffic that the target was tuned for."""
 
@@ -292,6 +306,7 @@ class Target(_Part):
     network: Network = Network()
     deadlines: Deadlines = Deadlines()
     proofs: Proofs = Proofs()
+    canary: Canary = Canary()
     simulation: Simulation = Simulation()
     pod: Pod = Pod()
     workload: Workload | None = None

@@ -21,6 +21,7 @@ class Request:
     """One request; times are monotonic seconds."""
 
     began: float
+    client: int = 0
     ended: float = 0.0
     outcome: str = ""
     """`ok`, `refused`, `http NNN`, `cut` (ended without its last event), `error` (an error event), `stalled`."""
@@ -82,14 +83,14 @@ class Load:
     async def _run(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
-            clients = [asyncio.create_task(self._client(session)) for _ in range(self._streams)]
+            clients = [asyncio.create_task(self._client(session, number)) for number in range(self._streams)]
             self._running.set()
             await asyncio.gather(*clients)
 
-    async def _client(self, session: aiohttp.ClientSession) -> None:
+    async def _client(self, session: aiohttp.ClientSession, client: int) -> None:
         while not self._stopping.is_set():
             self._number += 1
-            request = Request(time.monotonic())
+            request = Request(time.monotonic(), client)
             await self._one(session, request, self._number)
             request.ended = time.monotonic()
             self.requests.append(request)

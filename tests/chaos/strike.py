@@ -51,6 +51,11 @@ class Cost:
         return lost + short(self.requests, self.asked)
 
     @property
+    def lost_until_s(self) -> float:
+        """When the last request that was lost ended, in seconds after the fault; 0 where none was."""
+        return max((each.ended - self.at for each in bad(self.requests)), default=0.0)
+
+    @property
     def gap_s(self) -> float:
         """The longest silence of any stream that ended well."""
         return max((each.gap_s for each in self.requests if each.ok), default=0.0)
@@ -65,9 +70,9 @@ class Cost:
         )
 
 
-def routed(side: Side) -> dict[str, int]:
+def routed(side: Side, timeout_s: float = 10.0) -> dict[str, int]:
     """Workers per role that requests go to; empty where the model is not served."""
-    code, body = get(f"{side.url}/v1/models/{quote(side.model, safe='')}/ready")
+    code, body = get(f"{side.url}/v1/models/{quote(side.model, safe='')}/ready", timeout_s)
     if code != 200:
         return {}
     spaces = json.loads(body)["namespaces"].values()
@@ -98,8 +103,12 @@ def strike(
     watch_s: float = 60.0,
     least_s: float = 4.0,
     stall_s: float = 30.0,
+    healed: bool = True,
 ) -> Cost:
-    """Signal the process under load; go on until all is as before, at least `least_s`, at most `watch_s` seconds."""
+    """Signal the process under load; go on until all is as before, at least `least_s`, at most `watch_s` seconds.
+
+    `healed`: somebody brings the worker back; where nobody does, its being out of routing is the end.
+    """
     whole, count = routed(side), len(listed(side))
     cost = Cost(asked=tokens)
     with Load(side.url, side.model, streams=streams, tokens=tokens, words=words, stall_s=stall_s) as load:
@@ -115,7 +124,7 @@ def strike(
                 continue
             if cost.full_s is None and routed(side) == whole and len(listed(side)) >= count:
                 cost.full_s = time.monotonic() - cost.at
-            if cost.full_s is not None and spent > least_s:
+            if (cost.full_s is not None or not healed) and spent > least_s:
                 break
             time.sleep(0.2)
         time.sleep(0.5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
+import statistics
 import subprocess
 import sys
 import time
@@ -22,6 +24,13 @@ from tests.support.runs import ROOT, Run
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 STREAMS = 24
 BUDGET = ("--restart-budget", "100")
+INSIDE = ("--set", f"simulation.env.PYTHONPATH={ROOT / 'tests/chaos/inside'}:{ROOT}")
+"""Lets a worker end with exit code 0 on SIGUSR1."""
+REFUSED = re.compile(r"Cannot recreate stream|already exists \(assigned to worker|Instance \S+ not found")
+"""Dynamo 1.3.1 and 1.4.2 now and then refuse to book a request anew whose worker has died: 0 to 2 of some 500 requests
+on a machine that is starved."""
+OUT_S: list[float] = []
+"""Of each worker lost by a test here: seconds until it was out of routing."""
 AGGREGATED = ("--engine", "mocker", "--set", "workers.aggregated.count=3")
 
 
@@ -45,36 +54,47 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -
 
 @pytest.fixture(scope="module")
 def disagg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with Run("sim", *BUDGET, state=tmp_path_factory.mktemp("s")) as run:
+    with Run("sim", *BUDGET, *INSIDE, state=tmp_path_factory.mktemp("s")) as run:
         yield run.ready()
 
 
 @pytest.fixture(scope="module")
 def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    with Run("h200-agg", *AGGREGATED, *BUDGET, state=tmp_path_factory.mktemp("s")) as run:
+    with Run("h200-agg", *AGGREGATED, *BUDGET, *INSIDE, state=tmp_path_factory.mktemp("s")) as run:
         yield run.ready()
 
 
-def lose(run: Run, name: str, number: signal.Signals, words: int = 60) -> None:
-    """Signal a worker under load: nothing fails, it leaves routing at once and comes back on other ports."""
-    before = run.process_state(name)
+def lose(run: Run, name: str, number: signal.Signals, words: int = 60, refusals: int = 0) -> None:
+    """Signal a worker under load: nothing fails, it leaves routing at once and comes back on other ports.
+
+    `refusals`: so many requests may be lost because Dynamo refused its own retry, and said so.
+    """
+    before, said = run.process_state(name), len(run.lines)
     cost = strike(side(run), name, number, streams=STREAMS, words=words)
-    assert (cost.failed, cost.cut) == (0, 0), cost.told()
+    refused = sum(1 for line in run.lines[said:] if REFUSED.search(line)) if refusals else 0
+    assert cost.failed + cost.cut <= min(refused, refusals), cost.told()
     assert len(cost.requests) > STREAMS
     assert cost.full_s is not None, f"not whole again: {routed(side(run))}"
-    # 0.3 s is the goal on a machine that is not shared; the look itself takes its time on one that is.
+    # The goal is 0.3 s at the median (below); one look alone takes longer where others have the CPUs.
     assert cost.out_s is not None
     assert cost.out_s < 1.0
+    OUT_S.append(cost.out_s)
     after = run.process_state(name)
     assert after["pid"] != before["pid"]
     assert after["restarts"] == before["restarts"] + 1
+    if number in (signal.SIGTERM, signal.SIGUSR1):
+        # It was not asked by us: exit code 0 is a death like any other.
+        assert after["last_exit"]["code"] == 0
     assert set(after["ports"].values()).isdisjoint(before["ports"].values())
     until(lambda: run.status()["ready"], "ready again")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=lambda each: each.name
+LOSSES = pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGUSR1], ids=lambda each: each.name
 )
+
+
+@LOSSES
 @pytest.mark.parametrize("name", ["decode-0", "prefill-1"])
 def test_a_disaggregated_worker_is_lost_without_a_failed_request(
     disagg: Run, name: str, number: signal.Signals
@@ -83,13 +103,17 @@ def test_a_disaggregated_worker_is_lost_without_a_failed_request(
     lose(disagg, name, number, words=400 if name.startswith("prefill") else 60)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP], ids=lambda each: each.name
-)
+@LOSSES
 def test_an_aggregated_worker_is_lost_without_a_failed_request(
     aggregated: Run, number: signal.Signals
 ) -> None:
     lose(aggregated, "aggregated-1", number)
+
+
+def test_routing_stopped_within_three_tenths_of_a_second_at_the_median() -> None:
+    if len(OUT_S) < 6:
+        pytest.skip("the tests above have not run in this process")
+    assert statistics.median(OUT_S) < 0.3, OUT_S
 
 
 def test_workers_restart_on_request_without_a_failed_request(disagg: Run) -> None:
@@ -144,32 +168,34 @@ def test_a_frozen_machine_goes_on_where_it_was(disagg: Run) -> None:
     until(lambda: disagg.status()["ready"] and not disagg.status()["degraded"], "whole")
     whole, restarts = routed(side(disagg)), disagg.status()["restarts"]
     freeze_all(disagg, 20)
-    # Everything serves again within two seconds on an idle machine.
-    assert until(lambda: routed(side(disagg)) == whole, "whole again", 20) < 4
+    assert until(lambda: routed(side(disagg)) == whole, "whole again", 20) < 2
     assert disagg.chat()["usage"]["completion_tokens"] == 16
     time.sleep(12)  # Longer than an entry lives.
     assert routed(side(disagg)) == whole
     assert disagg.status()["restarts"] == restarts
 
 
-def kill_frontend(run: Run) -> list[Request]:
-    """Kill it under load; returns the requests that began afterwards."""
+def kill_frontend(run: Run, wait_s: float = 6) -> tuple[list[Request], float]:
+    """Kill it under load; returns the requests that it did not take with it, and the seconds until one was answered."""
     with Load(run.url, run.model, streams=8, tokens=32) as load:
         time.sleep(1)
         os.kill(run.process_state("frontend")["pid"], signal.SIGKILL)
-        began = time.monotonic()
-        time.sleep(6)
+        at = time.monotonic()
+        time.sleep(wait_s)
         requests = load.finish()
-    # A request that was on its way to the dead process is lost with it.
-    return [each for each in requests if each.began > began + 0.1]
+    # Each client had one request there, and that is lost with the process. It comes again after 20 ms.
+    lost = [each for each in bad(requests) if each.began < at]
+    assert len(lost) <= 8
+    later = [each for each in requests if each.began >= at]
+    assert later
+    return later, min(each.ended for each in later) - at
 
 
 def test_new_requests_wait_for_a_restarted_frontend_instead_of_failing(disagg: Run) -> None:
     whole = routed(side(disagg))
     for restarts in (1, 2):
-        requests = kill_frontend(disagg)
+        requests, _ = kill_frontend(disagg)
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        assert requests
         until(lambda: routed(side(disagg)) == whole, "whole again")
         until(lambda: disagg.status()["ready"], "ready again")
         assert disagg.process_state("frontend")["restarts"] == restarts
@@ -180,10 +206,9 @@ def test_a_warm_spare_takes_over_at_once(state: Path) -> None:
         run.ready()
         until(lambda: run.process_state("frontend-spare")["healthy"], "the spare is well")
         time.sleep(2)
-        requests = kill_frontend(run)
+        requests, outage_s = kill_frontend(run)
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        # The goal is 1 s; a loaded machine takes its time for the streams themselves.
-        assert min(each.ended for each in requests) - min(each.began for each in requests) < 3
+        assert outage_s < 1
         until(lambda: run.status()["ready"] and run.process_state("frontend")["healthy"], "whole again")
         assert run.stop() == 0
 
@@ -191,13 +216,13 @@ def test_a_warm_spare_takes_over_at_once(state: Path) -> None:
 @pytest.mark.compat
 @pytest.mark.parametrize("release", ["1.3.1", "1.4.2"])
 @pytest.mark.parametrize("target", ["sim", "h200-agg"])
-def test_other_releases_lose_a_worker_without_a_failed_request(
+def test_other_releases_lose_a_worker_and_no_more_than_they_refuse_themselves(
     release: str, target: str, state: Path
 ) -> None:
     options = () if target == "sim" else AGGREGATED
     with Run(target, *options, *BUDGET, "--python", interpreter(release), state=state) as run:
         run.ready(180)
-        lose(run, "decode-0" if target == "sim" else "aggregated-0", signal.SIGKILL)
+        lose(run, "decode-0" if target == "sim" else "aggregated-0", signal.SIGKILL, refusals=3)
 
 
 @pytest.mark.compat
@@ -207,5 +232,23 @@ def test_other_releases_survive_a_freeze(release: str, state: Path) -> None:
         run.ready(180)
         whole = routed(side(run))
         freeze_all(run, 20)
-        assert until(lambda: routed(side(run)) == whole, "whole again", 20) < 4
+        assert until(lambda: routed(side(run)) == whole, "whole again", 20) < 2
+        assert run.chat()["usage"]["completion_tokens"] == 16
         assert run.status()["restarts"] == 0
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("spare", ["true", "false"])
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.2"])
+def test_other_releases_serve_on_after_their_frontend_died(release: str, spare: str, state: Path) -> None:
+    options = ("--set", f"frontend.spare={spare}", *BUDGET, "--python", interpreter(release))
+    with Run("sim", *options, state=state) as run:
+        run.ready(180)
+        if spare == "true":
+            until(lambda: run.process_state("frontend-spare")["healthy"], "the spare is well")
+            time.sleep(15)  # until it routes
+        requests, outage_s = kill_frontend(run, 4 if spare == "true" else 25)
+        print(f"{release}, spare {spare}: first new answer after {outage_s:.2f} s")
+        assert [(each.outcome, each.detail) for each in bad(requests)] == []
+        # A fresh frontend of these releases routes after 7 to 11 s on an idle machine.
+        assert outage_s < (1 if spare == "true" else 20)

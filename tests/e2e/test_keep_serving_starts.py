@@ -11,17 +11,19 @@ from tests.chaos.strike import Side, listed, routed
 from tests.plan.test_real_parsers import interpreter
 from tests.support.runs import Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROUNDS, EACH = 6, 4
 LIFE_S = 13.0
 """Longer than an entry lives that nobody touches."""
 
 
-def test_of_48_starts_no_worker_loses_an_entry(state: Path) -> None:
+@pytest.mark.parametrize("release", ["", pytest.param("1.3.1", marks=pytest.mark.compat)])
+def test_of_48_starts_no_worker_loses_an_entry(release: str, state: Path) -> None:
+    other = ("--python", interpreter(release)) if release else ()
     starts = 0
     for _ in range(ROUNDS):
         counts = ("--set", f"workers.prefill.count={EACH}", "--set", f"workers.decode.count={EACH}")
-        with Run("sim", *counts, "--python", interpreter("1.3.1"), state=state) as run:
+        with Run("sim", *counts, *other, state=state) as run:
             run.ready(180)
             side = Side(run.url, run.model, lambda name: 0, lambda name: 0)
             time.sleep(LIFE_S)

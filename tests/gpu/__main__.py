@@ -6,11 +6,13 @@
 
 Needs models as `python -m tests.gpu.stage` lays them out under $GPU_ROOT (default /tmp/gpu). DIR gets summary.json,
 table.txt and launcher.log. `full:A,B` measures variants of the 120b's shape, each once over all calls; `full` all.
+`disagg:decode-0.core,prefill-0.parent` kills these instead of all four.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,16 @@ def function(name: str, *, speculate: bool, seconds: float) -> Any:
         if wrong:
             raise SystemExit(f"no variant {', '.join(sorted(wrong))}; there are {', '.join(known)}")
         return full.step(chosen or known, speculate=speculate, seconds=seconds)
+    if name.startswith("disagg:"):
+        victims = [
+            (worker, what) for worker, _, what in (each.partition(".") for each in name[7:].split(","))
+        ]
+        unknown = set(victims) - set(small.KILLS)
+        if unknown:
+            raise SystemExit(
+                f"no victim {unknown}; there are {', '.join('.'.join(each) for each in small.KILLS)}"
+            )
+        return functools.partial(small.disagg, kills=victims)
     if name not in STEPS:
         raise SystemExit(f"no step {name!r}; there are {', '.join([*STEPS, 'full:VARIANT,...'])}")
     return STEPS[name]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tests.gpu import doctor, faults, watch
@@ -161,7 +162,7 @@ def burst(deployment: Deployment, shape: Shape, seconds: float) -> dict[str, Any
     return load.end().figures(seconds)
 
 
-def disagg(session: Session, result: dict[str, Any]) -> None:
+def disagg(session: Session, result: dict[str, Any], kills: Sequence[tuple[str, str]] = KILLS) -> None:
     """Transfer by CUDA IPC, then each side's parent and core killed under load, then the launcher itself."""
     session.need(130, "a disaggregated start")
     deployment = Deployment(session, "disagg", "h200-1gpu-disagg", *disagg_options())
@@ -184,7 +185,7 @@ def disagg(session: Session, result: dict[str, Any]) -> None:
             ],
         )
         result["faults"] = []
-        for name, what in KILLS:
+        for name, what in kills:
             # Each side and each kind once; more only where the next step still has its time.
             needed = KILL_S if len(result["faults"]) < 2 else KILL_S + TCP_S
             if not session.dry and session.left < needed:

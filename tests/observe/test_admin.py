@@ -11,6 +11,7 @@ import pytest
 
 from launcher.findings import LauncherError
 from launcher.observe.admin import Admin, Pages
+from launcher.observe.listener import listen
 from launcher.plan.ports import free_everywhere
 from tests.observe.support import answering, run, serving
 
@@ -30,7 +31,7 @@ def ask(*requests: tuple[str, str], **changes: Any) -> list[Answer]:
     async def main() -> list[Answer]:
         admin = Admin(Pages(**(values | changes)))
         port = next(number for number in range(28000, 32000) if free_everywhere(number))
-        await admin.start("127.0.0.1", port)
+        await admin.start(listen("127.0.0.1", port))
         try:
             async with aiohttp.ClientSession(trust_env=False) as session:
                 answers = []
@@ -105,7 +106,7 @@ def test_a_taken_port_is_a_finding() -> None:
     async def main() -> None:
         async with serving(answering(b"")) as port:
             with pytest.raises(LauncherError) as caught:
-                await Admin(Pages(list, lambda: True, dict, metrics)).start("127.0.0.1", port)
+                listen("127.0.0.1", port)
             assert "--admin-port" in caught.value.findings[0].line()
 
     run(main())
@@ -119,7 +120,7 @@ def test_a_slow_scrape_holds_up_no_probe() -> None:
     async def main(get: Callable[[], Awaitable[str]]) -> None:
         admin = Admin(Pages(list, lambda: True, dict, get))
         port = next(number for number in range(28000, 32000) if free_everywhere(number))
-        await admin.start("127.0.0.1", port)
+        await admin.start(listen("127.0.0.1", port))
         async with aiohttp.ClientSession(trust_env=False) as session:
             scrape = asyncio.create_task(session.get(f"http://127.0.0.1:{port}/metrics"))
             await asyncio.sleep(0.1)

@@ -107,6 +107,16 @@ def test_a_dry_run_imports_nothing_heavy_and_starts_nothing(form: str) -> None:
     assert done.stdout.splitlines()[-1] == "HEAVY [] 0", done.stderr
 
 
+def test_what_starts_the_children_imports_nothing_that_only_watches_them() -> None:
+    code = (
+        "import sys\n"
+        "import launcher.cli.serve, launcher.serve\n"
+        "print(sorted({'aiohttp', 'prometheus_client', 'rich', 'launcher.witness'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_table_shows_commands_deadlines_and_files() -> None:
     text = table.render(plan("gb200-trtllm-disagg"))
     assert "$ " in text

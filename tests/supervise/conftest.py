@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from launcher.plan.model import Deadlines, Plan, Process, Role, Stop
+from launcher.findings import Exit
+from launcher.plan.model import Deadlines, Http, Plan, Process, Role, Stop
 from launcher.supervise import linux
 from launcher.supervise.events import Event, Kind
 from launcher.supervise.hooks import Hooks
@@ -147,6 +148,7 @@ class Bench:
         policy: RestartPolicy | None = None,
         watch: Watch = QUICK,
         on_death: Callable[[Process, int], Awaitable[None] | None] = lambda process, incarnation: None,
+        head_start_s: float = 0.0,
         **hooks: Any,
     ) -> Supervisor:
         return Supervisor(
@@ -155,6 +157,7 @@ class Bench:
             hooks=Hooks(on_event=self.events.append, on_death=on_death, **hooks),
             policy=policy or RestartPolicy(first_s=0.01, max_s=0.05),
             watch=watch,
+            head_start_s=head_start_s,
         )
 
     def seen(self, kind: Kind, name: str = "", count: int = 1) -> bool:
@@ -184,3 +187,32 @@ def subreaper() -> Iterator[None]:
     linux.become_subreaper()
     yield
     linux.become_subreaper(False)
+
+
+def server(name: str, **more: object) -> Process:
+    """A process with a health page."""
+    port = free_port()
+    return process(
+        name, HTTP, port, health=Http("127.0.0.1", port, "/health"), ports={"system": port}, **more
+    )
+
+
+def supervised(
+    bench: Bench, plan: Plan, check: Callable[[Supervisor], Awaitable[None]], **more: object
+) -> tuple[Exit, Supervisor]:
+    """Run the plan, `check` beside it, then stop it, and have its exit code."""
+
+    async def both() -> tuple[Exit, Supervisor]:
+        supervisor = bench.supervisor(plan, **more)  # type: ignore[arg-type]
+        running = asyncio.create_task(supervisor.run())
+        try:
+            await check(supervisor)
+        except BaseException:
+            supervisor.kill()
+            raise
+        finally:
+            supervisor.stop()
+            code = await running
+        return code, supervisor
+
+    return run(both())

@@ -75,6 +75,57 @@ def test_connections_to_a_dead_server_wait_and_are_passed_on() -> None:
     run(main())
 
 
+def test_a_frontend_that_has_just_died_costs_a_new_connection_nothing() -> None:
+    async def main() -> None:
+        dead: Address = ("127.0.0.1", free_port())
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        doubted: list[Address] = []
+
+        async def where() -> Address:
+            found: Address = server.sockets[0].getsockname()[:2]
+            return dead if len(doubted) < 2 else found
+
+        port = free_port()
+        forwarder = Forwarder(kept(port), where, doubted.append)
+        forwarder.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        writer.write_eof()
+        assert await reader.read() == b"HELLO"
+        assert doubted == [dead, dead]
+        writer.close()
+        forwarder.stop()
+        server.close()
+
+    run(main())
+
+
+def test_more_connections_than_descriptors_wait_and_are_served_later() -> None:
+    async def main() -> None:
+        port = free_port()
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+
+        async def where() -> Address:
+            return server.sockets[0].getsockname()[:2]  # type: ignore[no-any-return]
+
+        forwarder = Forwarder(kept(port), where, most=3)
+        forwarder.start()
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        await soon(lambda: forwarder.connections == 3)
+        await asyncio.sleep(0.2)
+        assert forwarder.connections == 3
+        for reader, writer in clients:
+            writer.write(b"x")
+            writer.write_eof()
+            assert await reader.read() == b"X"
+            writer.close()
+        assert forwarder.connections == 8
+        forwarder.stop()
+        server.close()
+
+    run(main())
+
+
 def test_a_cut_behind_the_door_is_a_cut_before_it() -> None:
     async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
@@ -91,12 +142,14 @@ def test_a_cut_behind_the_door_is_a_cut_before_it() -> None:
         async def where() -> Address:
             return server.sockets[0].getsockname()[:2]  # type: ignore[no-any-return]
 
-        forwarder = Forwarder(kept(port), where)
+        doubted: list[Address] = []
+        forwarder = Forwarder(kept(port), where, doubted.append)
         forwarder.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"x")
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(100)
+        assert doubted == [await where()]  # the next connection asks first whether it still serves
         forwarder.stop()
         server.close()
 

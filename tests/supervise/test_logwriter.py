@@ -116,18 +116,3 @@ def test_a_stdout_that_somebody_made_nonblocking() -> None:
     reader.join()
     os.close(read)
     assert sum(map(len, got)) == 300_001
-
-
-def test_a_terminal_view_may_take_the_lines() -> None:
-    read, write = os.pipe()
-    writer = LogWriter(write)
-    taken: list[str] = []
-    writer.divert(taken.append)
-    writer.put("one\n", 1)
-    writer.divert(None)
-    writer.put("two\n", 1)
-    writer.close(LIMIT_S)
-    os.close(write)
-    assert taken == ["one\n"]
-    assert os.read(read, 100) == b"two\n"
-    os.close(read)

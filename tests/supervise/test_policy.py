@@ -30,6 +30,14 @@ def test_deaths_outside_the_window_are_forgotten() -> None:
     assert deaths.died(150.0) is None
 
 
+def test_who_had_served_comes_back_fast_and_is_counted_all_the_same() -> None:
+    budget = RestartBudget(RestartPolicy(budget=4, jitter=0))
+    delays = [
+        budget.died(at, served_s=served) for at, served in ((0, 0), (10, 3), (20, 60), (30, 9.9), (40, 60))
+    ]
+    assert delays == [0.5, 1.0, 0.5, 1.0, None]
+
+
 def test_jitter_spreads_around_the_delay() -> None:
     assert budget(first_s=1.0, jitter=0.2, chance=0.0).died(0.0) == pytest.approx(0.8)
     assert budget(first_s=1.0, jitter=0.2, chance=1.0).died(0.0) == pytest.approx(1.2)

@@ -6,13 +6,12 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from launcher.findings import Exit
-from launcher.plan.model import Http, Phase, Plan, Process, Ranks, Role, Stop
+from launcher.plan.model import Http, Phase, Process, Ranks, Role, Stop
 from launcher.supervise.events import Event, Kind, State
 from launcher.supervise.policy import RestartPolicy
 from launcher.supervise.supervisor import Supervisor
@@ -28,40 +27,13 @@ from tests.supervise.conftest import (
     process,
     python,
     run,
+    server,
     soon,
+    supervised,
 )
 
 DIES = "print('almost'); print('last words'); raise SystemExit({})"
 OFF = RestartPolicy(enabled=False)
-
-
-def server(name: str, **more: object) -> Process:
-    """A process with a health page."""
-    port = free_port()
-    return process(
-        name, HTTP, port, health=Http("127.0.0.1", port, "/health"), ports={"system": port}, **more
-    )
-
-
-def supervised(
-    bench: Bench, plan: Plan, check: Callable[[Supervisor], Awaitable[None]], **more: object
-) -> tuple[Exit, Supervisor]:
-    """Run the plan, `check` beside it, then stop it, and have its exit code."""
-
-    async def both() -> tuple[Exit, Supervisor]:
-        supervisor = bench.supervisor(plan, **more)  # type: ignore[arg-type]
-        running = asyncio.create_task(supervisor.run())
-        try:
-            await check(supervisor)
-        except BaseException:
-            supervisor.kill()
-            raise
-        finally:
-            supervisor.stop()
-            code = await running
-        return code, supervisor
-
-    return run(both())
 
 
 def pid_of(supervisor: Supervisor, name: str) -> int:

@@ -18,20 +18,33 @@ HEAD = """\
 set -euo pipefail
 RUN=$(mktemp -d "${{TMPDIR:-/tmp}}/{target}.XXXXXX")
 mkdir -p "$RUN/discovery" "$RUN/logs"
-pids=()
+pids=() ports=() keeper=
 stop() {{
   trap '' TERM INT
   trap - EXIT
-  kill -TERM "${{pids[@]}}" "$keeper" 2>/dev/null || true
+  kill -TERM "${{pids[@]}}" $keeper 2>/dev/null || true
   wait || true
   rm -rf "$RUN"
 }}
 trap stop EXIT
 trap 'exit 0' TERM INT
-# Dynamo 1.3.1 forgets healthy workers whose discovery files nobody touches for 10 s.
-(while sleep 2; do find "$RUN/discovery" -type f -exec touch -c {{}} + 2>/dev/null || true; done) &
-keeper=$!
 """
+KEEPER = """\
+# Dynamo 1.3.1 forgets healthy workers whose discovery files nobody touches for 10 s; those of dead ones must expire.
+alive() { local state; read -r _ _ state _ < "/proc/$1/stat" && [[ $state != [TXZ] ]]; }
+keep() {
+  local gone n file
+  while sleep 2; do
+    gone=none
+    for n in "${!pids[@]}"; do
+      alive "${pids[n]}" && continue
+      for file in $(grep -ls ":${ports[n]}/" "$RUN"/discovery/v1/instances/*); do gone+="|${file##*%2F}"; done
+    done
+    find "$RUN/discovery" -type f | grep -vE "($gone)\\$" | xargs -r touch -c || true
+  done
+}
+keep 2>/dev/null &
+keeper=$!"""
 
 
 def render(plan: Plan) -> str:
@@ -50,7 +63,7 @@ def render(plan: Plan) -> str:
                 lines += list(_file(path, text, plan))
     for process in plan.processes:
         lines += ["", *_process(process, plan)]
-    lines += ["", 'echo "started ${#pids[@]} processes; logs in $RUN/logs"', "wait"]
+    lines += ["", KEEPER, "", 'echo "started ${#pids[@]} processes; logs in $RUN/logs"', "wait"]
     return "\n".join(lines) + "\n"
 
 
@@ -89,7 +102,7 @@ def _process(process: Process, plan: Plan) -> Iterator[str]:
     words = [_word(argument, plan) for argument in process.argv]
     yield "  " + _wrapped(words)
     yield f'  > "$RUN/logs/{process.name}.log" 2>&1 &'
-    yield "pids+=($!)"
+    yield f"pids+=($!) ports+=({process.ports.get('rpc', 0)})"
 
 
 def _wrapped(words: list[str]) -> str:

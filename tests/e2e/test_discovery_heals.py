@@ -1,0 +1,68 @@
+"""Registrations of living workers vanish or go bad behind the launcher's back: it heals them, and restarts nobody."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.load import Load, bad
+from tests.chaos.strike import listed, routed
+from tests.e2e.test_keep_serving import side, until
+from tests.plan.test_real_parsers import interpreter
+from tests.support.runs import Run
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+RELEASES = [
+    "",
+    pytest.param("1.3.1", marks=pytest.mark.compat),
+    pytest.param("1.4.2", marks=pytest.mark.compat),
+]
+RESTORED_S = 2.5
+"""The keeper looks every second, and the frontend follows at once."""
+HEALED_S = 40.0
+"""What the frontend does not see for 15 s is written anew; some releases let it expire first."""
+
+
+def entries(run: Run, name: str) -> list[Path]:
+    """The files by which the frontend knows a worker."""
+    (folder,) = run.state.glob("sim-*/discovery/v1")
+    port = run.process_state(name)["ports"]["rpc"]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    ids = {path.name.rpartition("%2F")[2] for path in files if f":{port}/" in path.read_text()}
+    found = [path for path in files if any(number in path.name for number in ids)]
+    assert {path.parent.name for path in found} >= {"instances", "mdc"}
+    return found
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_living_worker_s_entries_come_back(release: str, state: Path) -> None:
+    options = ("--python", interpreter(release)) if release else ()
+    with Run("sim", *options, state=state) as run:
+        run.ready(180)
+        whole, pids = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
+        port = run.process_state("decode-0")["ports"]["rpc"]
+
+        def seen() -> bool:
+            return port in listed(side(run)) and routed(side(run)) == whole
+
+        with Load(run.url, run.model, streams=8, tokens=64) as load:
+            time.sleep(1)
+            for path in entries(run, "decode-0"):
+                path.unlink()
+            until(lambda: run.status()["discovery"]["restored"] >= 2, "written back", RESTORED_S)
+            until(seen, "seen again", RESTORED_S)
+            time.sleep(1)
+            requests = load.finish()
+        assert len(requests) > 8
+        assert [(each.outcome, each.detail) for each in bad(requests)] == []
+
+        # A file that is there and says nothing: only the frontend's own view shows that anything is wrong.
+        for path in entries(run, "decode-0"):
+            path.write_text("{}")
+        until(lambda: not seen(), "lost", HEALED_S)
+        until(seen, "healed", HEALED_S)
+        assert run.status()["discovery"]["healed"] == 1
+        assert {each["name"]: each["pid"] for each in run.status()["processes"]} == pids
+        assert run.chat()["usage"]["completion_tokens"] == 16
