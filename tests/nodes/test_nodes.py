@@ -168,7 +168,7 @@ def test_a_node_that_is_killed_whole_is_withdrawn_by_the_others(
         lost = more.process_state("decode-0")["pid"]
         # Nobody is there to withdraw it while its launcher stands still, but it serves: nobody else may either.
         os.kill(more.process.pid, signal.SIGSTOP)
-        time.sleep(6)
+        time.sleep(5)
         assert set(etcd.keys("v1/instances/sim/backend/generate/")) == before
         os.kill(more.process.pid, signal.SIGKILL)
         killed = time.monotonic()
