@@ -2,8 +2,9 @@
 
     uv run python scripts/false_alarms.py loading|load [--minutes 30] [--streams 256] [--json FILE]
 
-loading: real workers of Dynamo's simulator that take that long to load; they must become ready, and nothing may be
-restarted. load: 2P2D under so many streams at a time. Exit code 1 where a process was restarted or called hung.
+loading: real workers of Dynamo's simulator that take that long to load. (They answer their health page meanwhile, and
+take requests that they answer in the end: worse than an engine.) They must become ready, and nothing may be restarted.
+load: 2P2D under so many streams at a time. Exit code 1 where a process was restarted or called hung.
 """
 
 from __future__ import annotations
@@ -60,7 +61,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    slow = ("--set", f"simulation.args.startup-time={60 * args.minutes:g}") if args.kind == "loading" else ()
+    slow: tuple[str, ...] = ()
+    if args.kind == "loading":
+        # The deadline of the targets of real engines; that of the simulated ones is shorter than this load.
+        slow = (
+            "--set",
+            f"simulation.args.startup-time={60 * args.minutes:g}",
+            "--set",
+            "deadlines.start_s=2700",
+        )
     with Run("sim", "--engine", "mocker", *slow, state=Path(tempfile.mkdtemp(prefix="fa-"))) as run:
         waits = args.kind == "loading"
         found = loading(run, args.minutes) if waits else loaded(run, args.minutes, args.streams)

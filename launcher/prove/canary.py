@@ -5,9 +5,10 @@ and again. Where they move, it works, and a deployment under load pays nothing m
 gets a completion of a few tokens by its id (the canary), lest idle pass for stuck. It is taken for dead when it has had
 work in hand for `timeout_s` without any progress, or when `failures` canaries in a row were answered with an error.
 
-No false alarm: a worker that is loading is not healthy and not asked; one under full load makes progress; where the
-frontend is too busy to pass the canary on, the worker has nothing in hand; while this process or the whole machine
-stands still, no time counts.
+No false alarm: a worker that is loading is not healthy and not asked; one that calls itself healthy and still loads has
+never done anything, and has as long as a start may take; one under full load makes progress; where the frontend is too
+busy to pass the canary on, the worker has nothing in hand; while this process or the whole machine stands still, no
+time counts.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Judge:
     def __init__(self, canary: Canary) -> None:
         self._canary = canary
         self._last: Reading | None = None
+        self.worked = False
+        """Whether it has done anything at all."""
         self.asked = False
         """Whether it got a canary since it was last seen to work. A gauge of requests in hand alone may be wrong."""
         self.stuck_s = 0.0
@@ -86,6 +89,7 @@ class Judge:
     def see(self, now: Reading, elapsed_s: float) -> bool:
         """Take a reading, `elapsed_s` after the one before; True where the worker has yet to show that it works."""
         last, self._last = self._last, now
+        self.worked = self.worked or now.progress > 0
         if last is None:
             return True
         if now.progress != last.progress:
@@ -105,10 +109,9 @@ class Judge:
         elif answer.status >= 500 and answer.status != BUSY:
             self.errors += 1
 
-    @property
-    def verdict(self) -> str:
-        """Why the worker is to be taken for dead; empty where it is not."""
-        if self.stuck_s >= self._canary.timeout_s:
+    def verdict(self, start_s: float) -> str:
+        """Why the worker is to be taken for dead; empty where it is not. `start_s`: how long a start may take."""
+        if self.stuck_s >= (self._canary.timeout_s if self.worked else start_s):
             return (
                 f"no progress in {self.stuck_s:.0f} s with requests in hand, though its health page answers"
             )
@@ -168,13 +171,16 @@ class Watcher:
             # A page that does not come is the health probe's to judge.
             if page is not None and judge.see(read(page), elapsed):
                 silent.append(state)
-        dead = [state for state in states if self._judges[state.name, state.incarnation].verdict]
+        start_s = max(self._plan.deadlines.start_s, self._canary.timeout_s)
+        verdicts = {
+            state.name: self._judges[state.name, state.incarnation].verdict(start_s) for state in states
+        }
+        dead = [state for state in states if verdicts[state.name]]
         if dead:
             # One at a time, and another one each time: who failed with it may only have been its partner.
             first = min(dead, key=lambda state: state.restarts)
-            verdict = self._judges[first.name, first.incarnation].verdict
             self._judges.clear()
-            self._condemn(first.name, verdict)
+            self._condemn(first.name, verdicts[first.name])
         elif silent:
             await self._ask(silent, states)
 

@@ -85,6 +85,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         unwatch_children = self._watch_children(loop)
         helpers = [asyncio.create_task(self._shared.lag.run()), asyncio.create_task(self._look_around())]
+        for helper in helpers:
+            helper.add_done_callback(self._helper_ended)
         lives = self._start_all()
         loop.call_soon(self.launched.set)  # after the first step of each life, which starts its process
         try:
@@ -128,6 +130,11 @@ class Supervisor:
             life.add_done_callback(self._life_ended)
         return lives
 
+    def _helper_ended(self, helper: asyncio.Task[None]) -> None:
+        if not helper.cancelled() and (error := helper.exception()) is not None:
+            # Without it ranks, stopped processes and zombies would go unseen, in silence.
+            self.fail(f"the launcher's own supervision failed: {type(error).__name__}: {error}")
+
     def _life_ended(self, life: asyncio.Task[None]) -> None:
         # A life that raises is a fault of ours; without this the run would wait for ever.
         if not life.cancelled() and life.exception() is not None:
@@ -162,7 +169,11 @@ class Supervisor:
         segments_at = time.monotonic()
         while True:
             await asyncio.sleep(self._shared.watch.scan_s)
-            table = procfs.scan()
+            try:
+                table = procfs.scan()
+            except OSError as error:  # no descriptor left: that may pass, and the deployment serves meanwhile
+                self._shared.log(f"cannot look at the processes: {error}", "error")
+                continue
             for worker in self._workers.values():
                 if worker.vigil is not None:
                     worker.vigil.observe(table)

@@ -120,11 +120,14 @@ class Vigil:
             if self.stopped:
                 strikes.forget()  # judged by its being stopped, not by its silence
                 continue
-            if bool(reason) != bool(self._reason):
-                self._listener.health_changed(reason)
-            self._reason = reason
             starved = starvation.share() if reason else 0.0
-            if strikes.add(reason, late_s=self._shared.lag.recent(), starved=starved):
+            dead = strikes.add(reason, late_s=self._shared.lag.recent(), starved=starved)
+            # One late answer on a starved machine must not take a whole deployment out of its load balancer.
+            unwell = reason if strikes.certain else ""
+            if bool(unwell) != bool(self._reason):
+                self._listener.health_changed(unwell)
+            self._reason = unwell
+            if dead:
                 self._listener.condemn(f"{strikes.count} health probes failed, the last: {reason}")
                 return
 

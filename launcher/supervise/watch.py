@@ -113,6 +113,11 @@ class Strikes:
         self.count = 0
         """Failed probes in a row."""
 
+    @property
+    def certain(self) -> bool:
+        """Whether what failed in a row is worth one probe of a process that had a CPU: enough to call it unwell."""
+        return self._points >= 4
+
     def forget(self) -> None:
         """Start counting anew."""
         self._points = self.count = 0

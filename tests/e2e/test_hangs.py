@@ -12,6 +12,7 @@ import pytest
 
 from tests.chaos.load import Load, bad
 from tests.chaos.strike import Side, routed
+from tests.plan.test_real_parsers import interpreter
 from tests.support.runs import ROOT, Run
 
 VOCABULARY = os.environ.get("TIKTOKEN_ENCODINGS_BASE", str(ROOT.parent / "shared" / "harmony"))
@@ -67,6 +68,16 @@ def test_a_stuck_event_loop_is_found_under_load_and_its_streams_move(run: Run) -
         requests = load.finish()
     assert len(requests) > 8
     assert [(each.outcome, each.detail) for each in bad(requests)] == []
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("release", ["1.3.1", "1.4.2"])
+def test_other_releases_find_a_stuck_worker(release: str, state: Path) -> None:
+    options = ("--engine", "echo", "--restart-budget", "9", "--set", INSIDE, *CANARY)
+    python = ("--python", interpreter(release))
+    with Run("sim", *options, *python, state=state, TIKTOKEN_ENCODINGS_BASE=VOCABULARY) as run:
+        run.ready(180)
+        break_and_wait(run, "decode-0", signal.SIGUSR2, "no progress in", 2 * TIMEOUT_S + 4 * INTERVAL_S)
 
 
 @pytest.mark.parametrize("name", ["prefill-0", "decode-0"])

@@ -30,8 +30,8 @@ def judge(*readings: tuple[float, float], asked: bool = True, elapsed_s: float =
 
 
 def test_work_in_hand_without_progress_is_a_death() -> None:
-    assert not judge(*[(7, 1)] * 3).verdict
-    assert "no progress in 30 s" in judge(*[(7, 1)] * 4).verdict
+    assert not judge(*[(7, 1)] * 3).verdict(900.0)
+    assert "no progress in 30 s" in judge(*[(7, 1)] * 4).verdict(900.0)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,16 @@ def test_work_in_hand_without_progress_is_a_death() -> None:
     ],
 )  # fmt: skip
 def test_no_false_alarm(readings: list[tuple[float, float]], asked: bool) -> None:
-    assert not judge(*readings, asked=asked).verdict
+    assert not judge(*readings, asked=asked).verdict(900.0)
+
+
+def test_who_has_never_done_anything_may_still_be_loading() -> None:
+    assert not judge(*[(0, 1)] * 90).verdict(900.0)
+    assert "no progress in 900 s" in judge(*[(0, 1)] * 91).verdict(900.0)
 
 
 def test_a_pause_of_our_own_is_no_time_in_which_it_could_have_worked() -> None:
-    assert not judge((7, 1), (7, 1), elapsed_s=3600.0).verdict
+    assert not judge((7, 1), (7, 1), elapsed_s=3600.0).verdict(900.0)
 
 
 def test_who_works_is_not_asked() -> None:
@@ -65,9 +70,9 @@ def test_errors_count_in_a_row_and_refusals_do_not() -> None:
         found.answered(answer)
     for status in (0, 400, 404, 429, 503):
         found.answered(Answer(status, None))
-    assert not found.verdict
+    assert not found.verdict(900.0)
     found.answered(error)
-    assert "3 small requests in a row failed" in found.verdict
+    assert "3 small requests in a row failed" in found.verdict(900.0)
 
 
 PAGE = """
@@ -84,6 +89,9 @@ def test_reading_a_page() -> None:
     assert read(parse(PAGE + "vllm:generation_tokens_total{engine=\"0\"} 5\n")) == Reading(5, 2)  # fmt: skip
 
 
+WORKERS = ("prefill-0", "prefill-1", "decode-0", "decode-1")
+
+
 @dataclass
 class Stub:
     """A frontend and two workers of each role as far as the watcher asks. Counters move when a request is answered."""
@@ -91,14 +99,14 @@ class Stub:
     stuck: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     unlisted: bool = False
-    done: dict[str, int] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WORKERS, 5))
     held: dict[str, int] = field(default_factory=dict)
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     condemned: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         old = time.monotonic() - 1000
-        names = ["frontend", "prefill-0", "prefill-1", "decode-0", "decode-1"]
+        names = ["frontend", *WORKERS]
         self.states = [
             ProcessState(
                 name, Role(name.partition("-")[0]), 1, State.READY, "ready", {}, 0,

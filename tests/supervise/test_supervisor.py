@@ -12,6 +12,7 @@ import pytest
 
 from launcher.findings import Exit
 from launcher.plan.model import Http, Phase, Process, Ranks, Role, Stop
+from launcher.supervise import procfs
 from launcher.supervise.events import Event, Kind, State
 from launcher.supervise.policy import RestartPolicy
 from launcher.supervise.supervisor import Supervisor
@@ -481,6 +482,30 @@ def test_a_frontend_comes_back_at_once_on_its_port(bench: Bench) -> None:
 
     policy = RestartPolicy(first_s=1000.0, max_s=1000.0)
     assert supervised(bench, plan_of(server("frontend")), check, policy=policy)[0] is Exit.OK
+
+
+def test_a_look_that_fails_is_said_and_the_next_one_is_taken(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = procfs.scan
+    failed: list[int] = []
+
+    def no_descriptors() -> dict[int, procfs.Proc]:
+        if len(failed) < 3:
+            failed.append(1)
+            raise OSError(24, "Too many open files", "/proc")
+        return scan()
+
+    async def check(supervisor: Supervisor) -> None:
+        await ready(supervisor)
+        monkeypatch.setattr(procfs, "scan", no_descriptors)
+        await soon(lambda: len(failed) == 3)
+        await asyncio.sleep(3 * QUICK.scan_s)
+        os.kill(pid_of(supervisor, "decode-0"), signal.SIGKILL)
+        await soon(lambda: bench.seen(Kind.HEALTHY, "decode-0", 2))
+
+    assert supervised(bench, plan_of(server("decode-0"), server("decode-1")), check)[0] is Exit.OK
+    assert bench.output().count("cannot look at the processes: [Errno 24] Too many open files") == 3
 
 
 def test_zombies_of_orphans_are_reaped_while_running(bench: Bench) -> None:

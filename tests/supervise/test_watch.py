@@ -81,6 +81,22 @@ def test_strikes_of_a_process_without_a_cpu_count_a_quarter() -> None:
     assert [strikes.add("no", starved=0.9) for _ in range(8)] == [False] * 7 + [True]
 
 
+def test_a_late_answer_of_a_starved_process_is_no_illness_yet() -> None:
+    strikes = Strikes(Watch())
+    assert [strikes.add("late", starved=0.9) or strikes.certain for _ in range(4)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    strikes.add("")
+    assert not strikes.certain
+    strikes.add("late", late_s=5.0)
+    assert not strikes.certain
+    strikes.add("late")
+    assert strikes.certain
+
+
 def test_starvation_is_the_time_spent_waiting_for_a_cpu() -> None:
     starvation = Starvation(os.getpid())
     assert starvation.share() >= 0.0
