@@ -111,7 +111,7 @@ def test_vllms_roles_on_different_nodes(allowed: bool, severity: Severity) -> No
 
 def test_every_code_of_a_plan_is_seen() -> None:
     seen = {"grace-short", "start-short", "port-twice", "cache-split", "discovery-mixed", "discovery-unknown",
-            "disagg-nodes", "advertise-loopback", "planes-open"}  # fmt: skip
+            "disagg-nodes", "advertise-loopback", "planes-open", "nodes-release"}  # fmt: skip
     declared = {code for check in plan_checks.CHECKS for code in check.codes}
     assert declared == seen
     assert all(background_of(plan_checks.CHECKS, code) for code in declared)
