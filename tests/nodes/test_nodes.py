@@ -29,8 +29,10 @@ def disagg(cluster: Cluster, place: Path) -> Iterator[tuple[Run, Run, Run]]:
         first = stack.enter_context(
             launcher(net, etcd, "a", "sim", "--roles", "frontend,prefill", state=place)
         )
+        # What a frontend proves is about the workers that have come by then.
+        first.ready()
         second = stack.enter_context(launcher(net, etcd, "c", "sim", "--roles", "frontend", state=place))
-        yield first.ready(), decode, second.ready()
+        yield first, decode, second.ready()
 
 
 def test_every_frontend_answers(disagg: tuple[Run, Run, Run]) -> None:
