@@ -101,7 +101,17 @@ def fault(run: Run, chance: random.Random) -> Fault | None:
             os.kill(states[name]["pid"], number)
         except ProcessLookupError:
             return None
+        if kind == "frontend":
+            return Fault(at, kind, name, name, gone(states[name]["pid"]))
     return Fault(at, kind, name, states[name]["role"])
+
+
+def gone(pid: int) -> float:
+    """Wait for the end of a process that was killed, a second at most; how long that took."""
+    began = time.monotonic()
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < began + 1:
+        time.sleep(0.002)
+    return time.monotonic() - began
 
 
 def look(run: Run) -> dict[str, float]:

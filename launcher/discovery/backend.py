@@ -129,4 +129,8 @@ def make(
         return EtcdDiscovery(plan, snapshot, pump.log, reasons, environ)
     if plan.join.backend == "kubernetes":
         return NoKeeper(plan)
-    return FileDiscovery(Path(plan.discovery_dir), listeners, pump.log)
+
+    def well(name: str) -> bool:
+        return any(state.name == name and state.healthy for state in snapshot())
+
+    return FileDiscovery(Path(plan.discovery_dir), listeners, pump.log, well)

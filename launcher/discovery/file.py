@@ -29,6 +29,9 @@ TTL_S = 10.0
 """Age in seconds at which Dynamo expires an entry."""
 TOUCH_S = 1.0
 """How often the keeper looks; well inside the time to live, and 60 entries cost about a millisecond."""
+REMOVED_S = 3.0
+"""How long an entry that was removed while it was fresh stays away. Its owner removes it when it ends by itself (a
+SIGTERM from elsewhere), and its health page goes with it; somebody else's mistake is mended after this time."""
 
 
 @dataclass(slots=True)
@@ -41,20 +44,28 @@ class Entry:
     """The process that it belongs to; None until that is known."""
     instance: int | None
     port: int | None
-    seen: float
-    """Monotonic seconds."""
+    touched: float
+    """Monotonic seconds of when it was last made fresh."""
+    removed: float | None = None
+    """Monotonic seconds of when it was found removed although it was fresh."""
 
 
 class FileDiscovery:
     """Keeps one folder. Not thread-safe; every method is quick and blocking."""
 
     def __init__(
-        self, root: Path, listeners: Callable[[], Mapping[int, str]], log: Callable[[str], None]
+        self,
+        root: Path,
+        listeners: Callable[[], Mapping[int, str]],
+        log: Callable[[str], None],
+        well: Callable[[str], bool] = lambda name: True,
     ) -> None:
-        """`listeners` says which process listens on which TCP port now; it is asked only about unknown ports."""
+        """`listeners` says which process listens on which TCP port now; it is asked only about unknown ports. `well`
+        says of a process whether its health page answers."""
         self._folder, self._root = root, root / "v1"
         self._listeners = listeners
         self._log = log
+        self._well = well
         self._entries: dict[Path, Entry] = {}
         self._ports: dict[int, str] = {}
         self._instances: dict[int, str] = {}
@@ -147,14 +158,26 @@ class FileDiscovery:
         for path, entry in list(self._entries.items()):
             alive = entry.owner is None or entry.owner in self._living
             if path in present:
+                entry.removed = None
                 if alive and entry.owner not in self._leaving:
                     _touch(path, now)
+                    entry.touched = time.monotonic()
             elif entry.owner in self._aside:
                 continue
             elif entry.owner in self._living and entry.owner not in self._leaving:
-                self._restore(entry)
+                if not self._meant(entry):
+                    self._restore(entry)
             else:
                 del self._entries[path]
+
+    def _meant(self, entry: Entry) -> bool:
+        """Whether a missing entry may have been removed on purpose, rather than have expired."""
+        now = time.monotonic()
+        if entry.removed is None and now - entry.touched < TTL_S / 2:
+            entry.removed = now
+        if entry.removed is None:
+            return False
+        return now - entry.removed < REMOVED_S or not self._well(entry.owner or "")
 
     def restore(self, name: str) -> int:
         """Write the process's entries anew, as if it registered now. Returns how many."""
@@ -218,8 +241,10 @@ class FileDiscovery:
 
     def _restore(self, entry: Entry) -> None:
         if self._write(entry):
+            what = "had expired" if entry.removed is None else "somebody had removed"
+            entry.removed = None
             self._log(
-                f"restored a registration of {entry.owner} that had expired: "
+                f"restored a registration of {entry.owner} that {what}: "
                 f"{entry.path.parent.name}/{entry.path.name}"
             )
 

@@ -17,8 +17,10 @@ from .hooks import Shared
 from .logwatch import LineWatch
 from .output import Output
 from .procfs import Proc
-from .watch import RankCount, Starvation, Strikes, probe
+from .watch import REFUSED, RankCount, Starvation, Strikes, probe
 
+OWN_END_S = 10.0
+"""The longest that a process without a health page is left to end by itself."""
 THAW_S = 1.0
 """After a freeze of all, how long the processes may take to go on one after the other."""
 
@@ -53,6 +55,7 @@ class Vigil:
         self._listener = listener
         self._watch = shared.watch
         self._ranks = RankCount(process.ranks) if process.ranks else None
+        self._own_end_s = min(process.stop.leader_s, OWN_END_S)
         self._loop = asyncio.get_running_loop()
         self._over = False
         self._judging = False
@@ -103,6 +106,7 @@ class Vigil:
             self._listener.became_ready()
             return
         strikes, starvation = Strikes(self._watch), Starvation(self._child.pid)
+        refused_at: float | None = None
         while True:
             await asyncio.sleep(self._watch.interval_s if self.ready else self._watch.loading_s)
             reason = await probe(health, self._watch.timeout_s)
@@ -127,6 +131,11 @@ class Vigil:
             if bool(unwell) != bool(self._reason):
                 self._listener.health_changed(unwell)
             self._reason = unwell
+            refused_at = (refused_at or time.monotonic()) if reason.endswith(REFUSED) else None
+            if refused_at is not None and time.monotonic() - refused_at < self._own_end_s:
+                # It has closed its health page: it ends by itself, as on a SIGTERM that somebody else sent. It gets the
+                # time for that which it would get from us; nobody is sent to it any more.
+                continue
             if dead:
                 self._listener.condemn(f"{strikes.count} health probes failed, the last: {reason}")
                 return

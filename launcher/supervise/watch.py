@@ -104,6 +104,10 @@ class RankCount:
         return f"{self._wanted - count} of {self._wanted} ranks are gone"
 
 
+REFUSED = "connection refused"
+"""How the reason of a probe ends that nobody listened for: no late answer, however starved the machine."""
+
+
 class Strikes:
     """Consecutive failed probes; those of a starved machine count less, or not at all."""
 
@@ -132,7 +136,8 @@ class Strikes:
             self.forget()
         elif late_s < self._watch.lag_s:
             self.count += 1
-            self._points += 1 if starved >= self._watch.starved_share else 4
+            late = starved >= self._watch.starved_share and not reason.endswith(REFUSED)
+            self._points += 1 if late else 4
         return self._points >= 4 * self._watch.failures
 
 

@@ -14,7 +14,7 @@ NO_CAPACITY = "no worker of the role left"
 AFTER_S = 2.0
 """How long after a cause a stream may still end because of it: what was sent is read, the other side is told."""
 DYING_S = 0.1
-"""From the signal to the end of the process. Whoever lost a request to it and came back has to wait, not to fail."""
+"""From the signal to the end of the process, where the fault does not say."""
 DEADLY = ("KILL", "TERM", "STOP")
 
 
@@ -26,6 +26,8 @@ class Fault:
     kind: str
     name: str = ""
     role: str = ""
+    gone_s: float = DYING_S
+    """Seconds until the process was gone. Until then it may take connections and requests, and they go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,13 @@ def explain(
     """
     for fault in faults:
         # A connection that the dead process had not accepted yet is passed on, one that it had is lost.
-        if fault.kind == "frontend" and request.began <= fault.at + DYING_S and request.ended >= fault.at:
+        if (
+            fault.kind == "frontend"
+            and request.began <= fault.at + fault.gone_s
+            and request.ended >= fault.at
+        ):
             charge = (fault.at, request.client)
-            known = charge in charged or request.ended > fault.at + AFTER_S
+            known = charge in charged or request.ended > fault.at + fault.gone_s + AFTER_S
             charged.add(charge)
             return "" if known else FRONTEND
     for start, end in outages(faults, looks, roles):

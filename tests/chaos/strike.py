@@ -122,7 +122,7 @@ def strike(
                     cost.out_s = time.monotonic() - cost.at
                 time.sleep(0.02 if spent < 2 else 0.1)
                 continue
-            if cost.full_s is None and routed(side) == whole and len(listed(side)) >= count:
+            if cost.full_s is None and routed(side) == whole and _replaced(side, port, count):
                 cost.full_s = time.monotonic() - cost.at
             if (cost.full_s is not None or not healed) and spent > least_s:
                 break
@@ -130,3 +130,9 @@ def strike(
         time.sleep(0.5)
         cost.requests = load.finish()
     return cost
+
+
+def _replaced(side: Side, port: int, count: int) -> bool:
+    """Whether as many workers are listed as before, and the struck one is not among them."""
+    found = listed(side)
+    return len(found) >= count and port not in found

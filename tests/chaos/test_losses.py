@@ -39,6 +39,12 @@ def test_a_killed_frontend_costs_each_client_one_request() -> None:
     assert explain(lost(9.5, 40.0, client=4), faults, ALL, ROLES, charged) == "", "it stalled long after"
 
 
+def test_a_frontend_that_takes_its_time_to_die_takes_what_came_meanwhile() -> None:
+    slow = [Fault(10.0, "frontend", "frontend", "frontend", gone_s=0.6)]
+    assert explain(lost(10.4, 10.6), slow, ALL, ROLES, set()) == FRONTEND
+    assert explain(lost(10.7, 10.8), slow, ALL, ROLES, set()) == ""
+
+
 def test_a_worker_s_death_excuses_nothing_while_another_is_there() -> None:
     faults = [Fault(10.0, "KILL", "decode-0", "decode")]
     assert explain(lost(9.5, 10.1), faults, ALL, ROLES, set()) == ""

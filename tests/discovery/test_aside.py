@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from launcher.discovery import file
 from launcher.discovery.file import FileDiscovery
 
 
@@ -52,3 +55,32 @@ def test_where_it_dies_meanwhile_it_stays_out(tmp_path: Path) -> None:
     discovery.keep()
     assert present(paths) == [False, False, True]
     assert set(discovery.owners()) == {8}
+
+
+def test_what_a_living_process_removed_itself_stays_away_while_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discovery, paths = keeper(tmp_path)
+    well = {"decode-0": False}
+    discovery._well = lambda name: well[name]
+    for path in paths[:2]:
+        path.unlink()
+    discovery.keep()
+    assert present(paths) == [False, False, True], "so soon it may be its owner's doing"
+    monkeypatch.setattr(file, "REMOVED_S", 0.0)
+    discovery.keep()
+    assert present(paths) == [False, False, True], "its health page is gone, too: it ends"
+    well["decode-0"] = True
+    discovery.keep()
+    assert present(paths) == [True, True, True], "it lives and is well: it was somebody else"
+
+
+def test_what_expired_comes_back_at_once(tmp_path: Path) -> None:
+    discovery, paths = keeper(tmp_path)
+    discovery._well = lambda name: False
+    for entry in discovery._entries.values():
+        entry.touched -= file.TTL_S  # all stood still, this process too
+    for path in paths:
+        path.unlink()
+    discovery.keep()
+    assert present(paths) == [True, True, True]

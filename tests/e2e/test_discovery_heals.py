@@ -19,8 +19,8 @@ RELEASES = [
     pytest.param("1.3.1", marks=pytest.mark.compat),
     pytest.param("1.4.2", marks=pytest.mark.compat),
 ]
-RESTORED_S = 2.5
-"""The keeper looks every second, and the frontend follows at once."""
+RESTORED_S = 7.0
+"""The keeper waits three seconds, lest it put back what a worker that ends has removed; the frontend follows."""
 HEALED_S = 40.0
 """What the frontend does not see for 15 s is written anew; some releases let it expire first."""
 

@@ -82,6 +82,9 @@ def lose(run: Run, name: str, number: signal.Signals, words: int = 60, refusals:
     after = run.process_state(name)
     assert after["pid"] != before["pid"]
     assert after["restarts"] == before["restarts"] + 1
+    # A worker that unregisters and ends by itself is left to it: neither put back into routing nor killed.
+    meddling = (f"restored a registration of {name} ", f"{name} hung") if number == signal.SIGTERM else ()
+    assert not [line for line in run.lines[said:] if any(words in line for words in meddling)]
     if number in (signal.SIGTERM, signal.SIGUSR1):
         # It was not asked by us: exit code 0 is a death like any other.
         assert after["last_exit"]["code"] == 0

@@ -312,6 +312,33 @@ def test_a_process_that_stops_answering_is_dead(bench: Bench) -> None:
     run(check())
 
 
+def test_who_closes_its_health_page_is_left_to_end_by_itself(bench: Bench) -> None:
+    # As a worker of Dynamo does on a SIGTERM that somebody else sent: the page goes first, the streams end, then it.
+    program = (
+        HTTP.replace("while True:", "for count in range(6):") + "server.close(); time.sleep(1.5); sys.exit(0)"
+    )
+    port = free_port()
+
+    async def check() -> None:
+        plan = plan_of(
+            process(
+                "decode-0",
+                program.replace("import os,", "import os, time,"),
+                port,
+                health=Http("127.0.0.1", port, "/"),
+            )
+        )
+        supervisor = bench.supervisor(plan, policy=OFF)
+        assert await supervisor.run() is Exit.PROCESS_FAILED
+        (state,) = supervisor.snapshot()
+        assert state.last_exit is not None
+        assert state.last_exit.code == 0
+        assert bench.seen(Kind.UNHEALTHY)
+        assert not bench.seen(Kind.HUNG)
+
+    run(check())
+
+
 def test_a_missing_rank_is_a_death(bench: Bench) -> None:
     program = """
 import os, subprocess, sys, time
