@@ -104,10 +104,12 @@ class Deployment:
         listeners = listener.listen(self.plan.admin_host, self.plan.admin_port)
         remove_signals = install_signals(self.supervisor)
         running = asyncio.create_task(self.supervisor.run(), name="supervisor")
-        helpers = [asyncio.create_task(self.discovery.run(), name="discovery")]
+        helpers: list[asyncio.Task[Any]] = [asyncio.create_task(self.discovery.run(), name="discovery")]
         witness: Witness | None = None
         try:
-            await self.supervisor.launched.wait()
+            launched = asyncio.create_task(self.supervisor.launched.wait())
+            helpers.append(launched)
+            await asyncio.wait((launched, running), return_when=asyncio.FIRST_COMPLETED)
             # In a thread: a death that happens meanwhile is noticed at once.
             module = await asyncio.to_thread(importlib.import_module, "launcher.witness")
             witness = self._witness = module.Witness(self, self._pump)
@@ -276,7 +278,7 @@ class Deployment:
         self._pump.log(f"ready in {self.report['ready_s']:.1f} s{simulated}: {what}")
         self._pump.page(report.text(self.report, _columns()))
 
-    def _helper_ended(self, helper: asyncio.Task[None]) -> None:
+    def _helper_ended(self, helper: asyncio.Task[Any]) -> None:
         if not helper.cancelled() and (error := helper.exception()) is not None:
             # A deployment without its keeper or its proof would rot in silence.
             self._pump.log(f"{helper.get_name()} failed: {type(error).__name__}: {error}", "error")

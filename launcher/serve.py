@@ -73,6 +73,11 @@ def serve(
             pump.log(finding.line(), "warning" if finding.severity is Severity.WARNING else "info")
 
         head_start_s = HEAD_START_S if cpus is not None and cpus < len(names) else 0.0
+        if head_start_s:
+            pump.log(
+                f"{cpus} CPUs for {len(names)} processes: one worker of each role starts first, "
+                f"the others when it is ready, {head_start_s:g} s later at most"
+            )
 
         async def main() -> int:
             deployment = Deployment(

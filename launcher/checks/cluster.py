@@ -15,6 +15,7 @@ from launcher.machine import Machine
 from launcher.plan.model import Plan
 from launcher.target.resolve import Resolved
 
+PODINFO = Path("/etc/podinfo")
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESOURCES = (
     ("discovery.k8s.io/v1", "endpointslices"),
@@ -90,6 +91,40 @@ def kubernetes(
             )
 
 
+def identity(
+    resolved: Resolved,
+    plan: Plan,
+    machine: Machine,
+    environ: Mapping[str, str],
+    info: Path = PODINFO,
+) -> Iterator[Finding]:
+    """Kubernetes discovery knows pods, not processes: a pod has one identity and one DynamoWorkerMetadata, of its name.
+
+    So of several workers in a pod only one would be found (Dynamo's own documentation; its container mode is one
+    identity a container, not a process). Without POD_NAME and POD_UID, by the downward API or as files in /etc/podinfo,
+    each process exits: "POD_NAME not available from file or environment" (seen with 1.3.1, 1.4.2 and 1.6.1).
+    """
+    if etcd.backend(plan) != "kubernetes" or not environ.get("KUBERNETES_SERVICE_HOST"):
+        return
+    missing = [
+        name
+        for name in ("POD_NAME", "POD_UID")
+        if not environ.get(name) and not (info / name.lower()).exists()
+    ]
+    if missing:
+        yield _kubernetes(
+            "kubernetes-pod",
+            f"{' and '.join(missing)} not set",
+            "env of the container: valueFrom fieldRef metadata.name and metadata.uid",
+        )
+    if len(plan.workers) > 1:
+        yield _kubernetes(
+            "kubernetes-workers",
+            f"{len(plan.workers)} workers in one pod, which has one identity in kubernetes discovery",
+            "--discovery etcd, or one worker a pod (launcher render --kind dgd)",
+        )
+
+
 def _kubernetes(code: str, what: str, fix: str) -> Finding:
     return Finding(
         code=code,
@@ -120,6 +155,7 @@ CHECKS: tuple[Check, ...] = (
             "kubernetes-crd",
         ),
     ),
+    Check(identity, ("kubernetes-pod", "kubernetes-workers")),
 )
 
 GROUP = Group("cluster", CHECKS, Exit.CHECK_FAILED)

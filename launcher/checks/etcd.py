@@ -48,7 +48,7 @@ def files(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str
     trusts no authority at all. So it is not given them: where etcd is behind TLS, the process `etcd-gate` does TLS on
     this node, and Dynamo speaks to it on loopback, with its user and password where etcd has users.
     """
-    if not gate.wanted(plan.join):
+    if not gate.secure(plan.join):
         return
     for name in gate.FILES:
         value = environ.get(name, "")

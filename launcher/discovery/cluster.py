@@ -86,10 +86,14 @@ class EtcdDiscovery:
         for port in ports:
             del self._ports[port]
         began, gone = time.monotonic(), 0
+        known = {lease for port in ports for lease in self._local.get(port, ())}
         try:
+            # Every millisecond counts: earlier releases spend a request's few migrations on the dead.
+            for lease in known:
+                gone += await self._etcd.revoke(lease)
             # It may have registered since the last look.
             self._see_instances(await self._etcd.range(f"v1/instances/{self._join.namespace}/"))
-            for lease in {lease for port in ports for lease in self._local.get(port, ())}:
+            for lease in {lease for port in ports for lease in self._local.get(port, ())} - known:
                 gone += await self._etcd.revoke(lease)
         except EtcdError as error:
             self._log(f"cannot withdraw {name}, it leaves routing when its lease expires: {error}", "warning")

@@ -55,7 +55,7 @@ class Context:
     inherited: Mapping[str, str] = field(default_factory=dict)
     """The launcher's own environment, as far as an engine honours a person's choice in it."""
     etcd_port: int = 0
-    """On loopback, of the gate to an etcd behind TLS; 0 where there is none."""
+    """On loopback, of the gate to etcd; 0 where there is none."""
     lost_home: str | None = None
     """The user's home folder where nothing can be written into it; None where it serves."""
 

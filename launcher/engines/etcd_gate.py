@@ -1,14 +1,15 @@
-"""Dynamo's way to an etcd behind TLS: a port on loopback, whose connections go on to a member of etcd over TLS.
+"""Dynamo's way to an etcd behind TLS or of several members: a port on loopback that leads to a member that answers.
 
 Dynamo's own client (1.3.1, 1.4.2 and 1.6.1, etcd-client 0.17) can do TLS only with a certificate of its own and without
 a user: its options are either a user or certificates, and without certificates it trusts no authority at all. (And it
 takes ETCD_AUTH_CA, _CLIENT_CERT and _CLIENT_KEY for the PEM texts themselves; with paths in them it never connects.) So
 it speaks plainly to this gate, with its user and password where etcd has users, and the gate does TLS for it.
 
+A member that is silent is given up after `SILENCE_S`, and Dynamo's next connection goes to another. By itself it
+notices after 25 s (1.6.1), or when its lease of 30 s has ended and with it the process (1.3.1).
+
 Who connects is looked up in the kernel's table of sockets: only processes of the gate's own user get through, who could
-read the key's file themselves. A member that is silent is given up after `SILENCE_S`, which Dynamo by itself would
-notice after 25 s (1.6.1) or never (1.3.1); its next connection goes to another member. Files are read anew for each
-connection, so that a renewed certificate needs no restart.
+read the key's file themselves. Files are read anew for each connection, so that a renewed certificate needs no restart.
 
 Run by file name under whatever interpreter has Dynamo, so nothing of this package is imported here.
 """

@@ -1,4 +1,4 @@
-"""The gate to an etcd behind TLS as a process of the plan; see `etcd_gate` for why there is one."""
+"""The gate to etcd as a process of the plan; see `etcd_gate` for why there is one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ FILES = {"ETCD_AUTH_CA": "--ca", "ETCD_AUTH_CLIENT_CERT": "--cert", "ETCD_AUTH_C
 """Variables that name the files of TLS, and the gate's flags for them. Dynamo never sees them."""
 
 
-def wanted(join: Join) -> bool:
+def secure(join: Join) -> bool:
     """Whether etcd is behind TLS."""
     return join.backend == "etcd" and any(each.startswith("https:") for each in join.endpoints)
+
+
+def wanted(join: Join) -> bool:
+    """Whether there is one: etcd is behind TLS, or has several members, one of which may fall silent."""
+    return secure(join) or (join.backend == "etcd" and len(join.endpoints) > 1)
 
 
 def endpoint(port: int) -> str:

@@ -206,6 +206,11 @@ class Planner:
         base, start = self.target.network.base_port, self._ports.start
         if start != base:
             notes.append(f"Ports {base}-{start - 1} are taken by other launchers, using {start}.")
+        if self._context.etcd_port:
+            notes.append(
+                f"Dynamo reaches etcd through {gate.NAME} on loopback, open to this user's processes only: "
+                "it does TLS, and leaves a member that is silent."
+            )
         if self._engine.kind == "vllm":
             notes.append(
                 "vLLM's torch.distributed store listens on all addresses, one port of the kernel's choice for each "

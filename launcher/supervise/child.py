@@ -19,6 +19,7 @@ from launcher.plan.model import Process, Stop
 
 from . import procfs
 from .events import ExitInfo
+from .init import ending
 from .linux import die_with
 from .tree import MARKER, Tree
 
@@ -136,6 +137,10 @@ class Child:
         return self.exit is None
 
     def _exited(self) -> None:
+        if ending.is_set():
+            # Perhaps reaped already, by the thread that ends everything.
+            self._loop.remove_reader(self._pidfd)
+            return
         result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if result is None:
             return

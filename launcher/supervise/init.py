@@ -32,6 +32,8 @@ FORWARDED = (
 LOST_INIT = 128 + signal.SIGKILL
 """Exit code of an inner process whose outer was killed; nobody is there to read it."""
 END_S = 10.0
+ending = threading.Event()
+"""In the inner: set once the outer is gone. What ends from then on was ended by us, and is nobody's failure."""
 TITLE = "serve-init"
 
 
@@ -153,6 +155,7 @@ def _outlive_nobody(outer_fd: int, custody: Custody) -> None:
     watch.register(outer_fd, select.POLLIN)
     while not watch.poll():
         pass
+    ending.set()
     with contextlib.suppress(OSError):
         os.write(2, b"launcher: the init process is gone; ending everything\n")
     try:

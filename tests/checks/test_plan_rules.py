@@ -109,9 +109,21 @@ def test_vllms_roles_on_different_nodes(allowed: bool, severity: Severity) -> No
     assert (finding.code, finding.severity) == ("disagg-nodes", severity)
 
 
+@pytest.mark.parametrize(
+    ("backend", "dynamo", "told"),
+    [("etcd", "1.3.1", True), ("etcd", "1.4.2", True), ("etcd", "1.6.1", False), ("file", "1.3.1", False)],
+)
+def test_what_earlier_releases_cannot_do_past_one_node(backend: str, dynamo: str, told: bool) -> None:
+    subject, machine = resolved("sim"), machine_for("sim")
+    machine = dataclasses.replace(machine, packages={**machine.packages, "ai-dynamo": dynamo})
+    plan, _ = plan_of(subject, machine)
+    plan = dataclasses.replace(plan, join=Join(backend, "10.0.0.2", "eth0", "sim", "node"))
+    assert [finding.code for finding in spread.release(subject, plan, machine)] == ["nodes-release"] * told
+
+
 def test_every_code_of_a_plan_is_seen() -> None:
     seen = {"grace-short", "start-short", "port-twice", "cache-split", "discovery-mixed", "discovery-unknown",
-            "disagg-nodes", "advertise-loopback", "planes-open"}  # fmt: skip
+            "disagg-nodes", "advertise-loopback", "planes-open", "nodes-release"}  # fmt: skip
     declared = {code for check in plan_checks.CHECKS for code in check.codes}
     assert declared == seen
     assert all(background_of(plan_checks.CHECKS, code) for code in declared)

@@ -55,3 +55,16 @@ def test_not_ready_in_time_is_a_failure_that_says_what_is_missing(state: Path) -
         assert run.wait(60) == 4
         told = [json.loads(line)["message"] for line in run.lines if '"error"' in line]
         assert any("not ready 6 s after the start" in message for message in told)
+
+
+def test_the_inits_own_sigkill_leaves_nothing_and_blames_nobody(state: Path) -> None:
+    with Run("sim", state=state) as run:
+        run.ready()
+        children = run.descendants()
+        run.process.kill()
+        run.wait(10)
+        assert psutil.wait_procs(children, timeout=10)[1] == []
+        assert "the init process is gone; ending everything" in run.log
+        assert "Traceback" not in run.log
+        assert not list(state.glob("sim-*"))
+        assert not list(state.glob("incidents/*"))

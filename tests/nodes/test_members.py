@@ -85,13 +85,13 @@ def loses(
     assert decode.status()["discovery"]["withdrawn"] == 1
 
 
-def test_the_launcher_goes_on_without_any_one_of_them(net: Net, state: Path) -> None:
+def test_the_launcher_goes_on_without_the_leader_or_another(net: Net, state: Path) -> None:
     async def ask(members: list[Etcd]) -> None:
         client = Client([each.url for each in members], {})
         try:
             lease = await client.grant(10)
             await client.put("x/one", b"1", lease)
-            for member in sorted(members, key=lambda each: not each.leads()):
+            for member in sorted(members, key=lambda each: not each.leads())[:2]:
                 member.stop()
                 until = time.monotonic() + 5
                 while True:  # until there is a leader

@@ -17,7 +17,6 @@ from tests.support.runs import Run
 
 pytestmark = pytest.mark.e2e
 Cluster = tuple[Net, Etcd]
-AGG = ("--set", "workers.prefill=null", "--set", "workers.decode=null", "--set", "workers.aggregated.count=2")
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,10 @@ def disagg(cluster: Cluster, place: Path) -> Iterator[tuple[Run, Run, Run]]:
         first = stack.enter_context(
             launcher(net, etcd, "a", "sim", "--roles", "frontend,prefill", state=place)
         )
+        # What a frontend proves is about the workers that have come by then.
+        first.ready()
         second = stack.enter_context(launcher(net, etcd, "c", "sim", "--roles", "frontend", state=place))
-        yield first.ready(), decode, second.ready()
+        yield first, decode, second.ready()
 
 
 def test_every_frontend_answers(disagg: tuple[Run, Run, Run]) -> None:
@@ -169,7 +170,7 @@ def test_a_node_that_is_killed_whole_is_withdrawn_by_the_others(
         lost = more.process_state("decode-0")["pid"]
         # Nobody is there to withdraw it while its launcher stands still, but it serves: nobody else may either.
         os.kill(more.process.pid, signal.SIGSTOP)
-        time.sleep(6)
+        time.sleep(5)
         assert set(etcd.keys("v1/instances/sim/backend/generate/")) == before
         os.kill(more.process.pid, signal.SIGKILL)
         killed = time.monotonic()

@@ -64,11 +64,10 @@ def test_a_node_that_is_killed_whole_costs_seconds_not_a_lease(deployment: Deplo
     with Load([a.url], a.model, concurrency=8) as load:
         time.sleep(2)
         net.kill("c", cut=False)
-        at = load.now
         assert whole(a, 2, 10) < 8
-        time.sleep(5)
-    bad = load.failures()
+        at = load.now
+        time.sleep(6)
     # What these releases cannot do: until it is withdrawn, requests go to the dead, which look idle.
-    assert all(each.began < at + 8 for each in bad), load.summary(at)
-    assert len([each for each in load.requests if each.began > at + 8]) > 10
+    assert all(each.began < at + 1 for each in load.failures()), load.summary(at)
+    assert len([each for each in load.requests if each.began > at + 1]) > 10
     assert len(etcd.keys(BACKEND)) == 2

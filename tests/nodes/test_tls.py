@@ -17,6 +17,7 @@ import pytest
 from launcher.checks import cluster as rules
 from launcher.checks.base import run_checks
 from launcher.discovery.etcd import Etcd as Client
+from launcher.discovery.etcd import EtcdError
 from launcher.engines import etcd_gate
 from launcher.findings import Finding
 from tests.checks.subjects import machine_for, resolved
@@ -135,6 +136,24 @@ def test_an_etcd_that_forgot_who_signed_in(
     assert etcd.keys("v1/") == []
 
 
+def test_the_launcher_takes_a_renewed_certificate(etcd: Etcd, authority: Authority) -> None:
+    own = authority.sign("again", days=-1)
+
+    async def ask() -> None:
+        client = Client([etcd.url], environ(authority, own))
+        try:
+            with pytest.raises(EtcdError):
+                await client.range("x/")
+            authority.sign("again")
+            with contextlib.suppress(EtcdError):
+                await client.range("x/")
+            assert await client.range("x/") == []
+        finally:
+            await client.close()
+
+    asyncio.run(ask())
+
+
 def faults(etcd: Etcd, given: dict[str, str], url: str = "") -> list[Finding]:
     """What the checks of a start say."""
     subject, machine = resolved("sim"), machine_for("sim")
@@ -237,11 +256,12 @@ def test_a_start_with_wrong_credentials_starts_nothing(
     assert not [name for name in net.pids("a") if "mocker" in Path(f"/proc/{name}/cmdline").read_text()]
 
 
-def test_the_gate_is_this_users_alone(
-    net: Net, etcd: Etcd, authority: Authority, client: Pair, place: Path
+def test_the_gate_is_this_users_alone_and_takes_a_renewed_certificate(
+    net: Net, etcd: Etcd, authority: Authority, place: Path
 ) -> None:
+    own = authority.sign("own", days=-1)
     argv = [sys.executable, "-ES", etcd_gate.__file__, "25999", "https://127.0.0.1:1", etcd.url, "--ca",
-            authority.file, "--cert", client.cert, "--key", client.key]  # fmt: skip
+            authority.file, "--cert", own.cert, "--key", own.key]  # fmt: skip
     log = place / "gate.log"
     with log.open("wb") as file, subprocess.Popen(net.inside("a", *argv), stderr=file) as gate:
         try:
@@ -251,9 +271,15 @@ def test_the_gate_is_this_users_alone(
                 words = net.inside("a", *prefix, *ask)
                 return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
-            deadline = time.monotonic() + 10
-            while asked() != "SETTINGS":
-                assert time.monotonic() < deadline, log.read_text()
+            def until(words: str) -> None:
+                deadline = time.monotonic() + 10
+                while asked() != words:
+                    assert time.monotonic() < deadline, log.read_text()
+
+            until("nothing")
+            assert "leads to" in log.read_text()
+            authority.sign("own")  # in its place
+            until("SETTINGS")
             assert asked("setpriv", "--reuid", "65534", "--clear-groups") == "nothing"
             assert "a process of user 65534 was turned away" in log.read_text()
         finally:

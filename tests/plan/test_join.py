@@ -138,6 +138,18 @@ def test_vllms_prefill_and_decode_apart_take_a_flag() -> None:
         assert "disagg-nodes" in {finding.code for finding in held.findings}
 
 
+@pytest.mark.parametrize(
+    ("target", "options", "told"), [("h200-agg", ETCD, True), ("h200-agg", {}, False), ("sim", ETCD, False)]
+)
+def test_what_a_release_cannot_do_past_one_node_is_said(
+    target: str, options: dict[str, str], told: bool
+) -> None:
+    with planned(target, **options) as held:
+        found = [finding for finding in held.findings if finding.code == "nodes-release"]
+        assert len(found) == told
+        assert all("until they are withdrawn" in finding.what and "30 s" in finding.why for finding in found)
+
+
 def test_kubernetes_discovery_leaves_the_events_to_dynamo() -> None:
     found = plan("h200-agg", discovery="kubernetes")
     assert found.processes[0].name == "frontend"
@@ -158,6 +170,9 @@ def test_no_credential_is_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "etcd-gate" not in {process.name for process in plan("sim", **ETCD).processes}
+    # Of several members one may fall silent, which Dynamo notices late or never.
+    several = plan("sim", discovery="etcd", etcd_endpoints="http://10.0.0.9:2379,http://10.0.0.8:2379")
+    assert several.processes[0].argv[-2:] == ("http://10.0.0.9:2379", "http://10.0.0.8:2379")
     monkeypatch.setenv("ETCD_AUTH_CA", "/pki/ca.crt")
     monkeypatch.setenv("ETCD_AUTH_CLIENT_CERT", "/pki/own.crt")
     found = plan("sim", discovery="etcd", etcd_endpoints="https://10.0.0.9:2379,https://10.0.0.8:2379")
@@ -170,5 +185,6 @@ def test_an_etcd_behind_tls_is_reached_through_a_gate(monkeypatch: pytest.Monkey
     for process in found.processes:
         if process.role is not Role.HELPER:
             assert process.env["ETCD_ENDPOINTS"] == f"http://127.0.0.1:{port}"
+    assert any("through etcd-gate" in note for note in found.notes)
     # Dynamo would take the paths for the PEM texts themselves.
     assert {"ETCD_AUTH_CA", "ETCD_AUTH_CLIENT_CERT", "ETCD_AUTH_CLIENT_KEY"} <= set(found.scrub)

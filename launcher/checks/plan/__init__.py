@@ -13,6 +13,7 @@ CHECKS: tuple[Check, ...] = (
     Check(wiring.one_cache, ("cache-split",)),
     Check(spread.disaggregated, ("disagg-nodes",)),
     Check(spread.planes, ("advertise-loopback", "planes-open")),
+    Check(spread.release, ("nodes-release",)),
     Check(wiring.discovery, ("discovery-mixed", "discovery-unknown")),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from launcher.checks.versions import releases
 from launcher.findings import Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan, Role
@@ -83,3 +84,23 @@ def planes(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding
             why="they ask for no password: whoever reaches that address can use them",
             fix="a network of the nodes' own, or a firewall",
         )
+
+
+def release(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding]:
+    """What Dynamo before 1.6 cannot do past one node, seen with 1.3.1 and 1.4.2 (docs/multi-node.md has the figures).
+
+    Their router goes on to ask a worker that is lost, and prefers it, for it looks idle: requests fail until it is
+    withdrawn. The launcher withdraws a dead worker at once, and those of a node that was killed within some 3 s; where
+    a node falls silent, its lease must end. 20 s without etcd cost a restart of the frontend.
+    """
+    dynamo = releases.of(resolved.target, machine.packages).dynamo
+    if plan.join.backend != "etcd" or not dynamo or releases.numbers(dynamo) >= (1, 6):
+        return
+    yield Finding(
+        code="nodes-release",
+        what=f"Dynamo {dynamo} goes on to ask the workers of a lost node until they are withdrawn",
+        severity=Severity.INFO,
+        where="--discovery",
+        why=f"requests fail meanwhile: some 3 s where it was killed, up to {plan.join.lease_s} s where it is silent",
+        fix="Dynamo 1.6, or a shorter --etcd-lease-s, which is also how long etcd may be away",
+    )
