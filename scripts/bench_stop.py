@@ -93,7 +93,7 @@ def stop(kind: str, shape: Shape, streams: int, python: str, *, first: bool) -> 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown: medians, and the worst in brackets."""
     lines = [
-        "| shape | streams | as | side | in flight | cut | new in the first 4.5 s | refused early | gone after | left |",
+        "| shape | streams | as | side | in flight | cut | new within 4.5 s | refused early | gone after | left |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for each in rows:
