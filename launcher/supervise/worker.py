@@ -116,6 +116,9 @@ class Worker:
         self.vigil.end()
         asked = self._stopping or self._planned
         survivors = await child.finish(SETTLE_S if asked and not child.killed else 0.0)
+        if child.running:
+            log, name, pid = self._shared.log, self.name, child.pid
+            child.disown(lambda: log(f"pid {pid}, an earlier {name} that SIGKILL could not end, has ended"))
         await self.vigil.output.read_out()
         self.child = self.vigil = None
         # What a killed process leaves in /dev/shm would fill it, restart by restart.
