@@ -54,7 +54,7 @@ def test_a_secret_is_masked(text: str, masked: str) -> None:
         "token ids 200012 and 200002",
         "the secret ingredient",
         "they ask for no password: whoever reaches that address can use them",
-        "it needs no api key: nobody's asked, so far",
+        "it needs no api-key: nobody's asked, so far",
         "keep the secret: nothing. Else it is none",
         "request_id=8e19ccce-01e8-4ea0 model=openai/gpt-oss-120b",
         "http://127.0.0.1:8000/v1/chat/completions",
