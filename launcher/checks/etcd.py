@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # its HTTP client takes a while to import, and most runs have
     from launcher.discovery.etcd import Etcd
 
 ETCD = "ETCD_ENDPOINTS"
+OPTION, SETTING = "--etcd-endpoints", "LAUNCHER_ETCD_ENDPOINTS"
+DEFAULTED = f"the default of {OPTION}"
+PLAIN_HTTP = "this endpoint speaks plain http"
 ETCD_DEFAULT = "http://localhost:2379"
 CA, CERT, KEY = gate.FILES
 T = TypeVar("T")
@@ -38,6 +41,18 @@ def reader(plan: Plan) -> Process:
 def backend(plan: Plan) -> str:
     """The discovery backend of the plan's frontend, or of its first Dynamo process."""
     return reader(plan).env.get(BACKEND, "file")
+
+
+def source(plan: Plan, environ: Mapping[str, str]) -> str:
+    """What gave the endpoints: the option, a variable, or nobody."""
+    join = plan.join
+    if join.backend != "etcd":
+        return ETCD  # of the environment or of the target
+    for name in (SETTING, ETCD):
+        given = [each.strip() for each in environ.get(name, "").split(",") if each.strip()]
+        if given and join.endpoints == tuple(each if "://" in each else f"http://{each}" for each in given):
+            return name
+    return DEFAULTED if join.endpoints == (ETCD_DEFAULT,) else OPTION
 
 
 def files(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -95,8 +110,9 @@ def reachable(
     env = child_env(reader(plan), environ, plan.scrub)
     given = ",".join(plan.join.endpoints) if gate.wanted(plan.join) else env.get(ETCD, ETCD_DEFAULT)
     endpoints = [each.strip() for each in given.split(",") if each.strip()]
+    by = source(plan, environ)
     if not endpoints:
-        yield _away(f"{ETCD} is empty", Severity.ERROR, "http://HOST:2379")
+        yield _away(f"{by} is empty", Severity.ERROR, by, "http://HOST:2379")
         return
     own = (environ[CERT], environ.get(KEY) or None) if environ.get(CERT) else None
     late = reach.Answer(error=f"no answer within {reach.TIMEOUT_S:g} s")
@@ -114,7 +130,9 @@ def reachable(
         if _healthy(answer):
             continue
         said = answer.error or f"answers {answer.status} {short(answer.body)}"
-        if wrong := _credential(endpoint, said, environ):
+        if _speaks_plain_http(endpoint, said):
+            said = PLAIN_HTTP
+        if wrong := _credential(endpoint, said, by, environ):
             # The members of one etcd have the same authority: said once.
             if wrong not in trouble:
                 yield _tls(f"etcd at {endpoint}: {said}", wrong[0], wrong[1], severity)
@@ -123,22 +141,40 @@ def reachable(
         yield _away(
             f"etcd at {endpoint}: {said}",
             severity,
-            f"start etcd there, correct {ETCD} ({'default' if ETCD not in env else 'is set'}), "
-            "or use file discovery on one node",
+            by,
+            f"start etcd there, {_corrected(by, env)}, or use file discovery on one node",
         )
 
 
-def _credential(endpoint: str, said: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+def _corrected(by: str, env: Mapping[str, str]) -> str:
+    """What to do about the endpoints that `by` gave."""
+    if by == DEFAULTED:
+        return f"give {OPTION}"
+    return f"correct {by}" if by != ETCD else f"correct {ETCD} ({'is set' if ETCD in env else 'default'})"
+
+
+def _speaks_plain_http(endpoint: str, said: str) -> bool:
+    """Whether TLS failed because there is none. etcd 3.4 just closes the connection, so it is asked again without."""
+    text = said.lower()
+    if not endpoint.startswith("https:"):
+        return False
+    if "wrong version number" in text or "record layer failure" in text:
+        return True
+    ended = "eof" in text or "reset" in text
+    return ended and reach.get(endpoint.replace("https:", "http:", 1).rstrip("/") + "/health").status == 200
+
+
+def _credential(endpoint: str, said: str, by: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
     """Where it was set and what would be right, where the words are about TLS; None where they are not."""
     text = said.lower()
     # etcd 3.4 just closes the connection, later ones answer in words.
     plain = endpoint.startswith("http:") and ("reset" in text or "remotedisconnected" in text)
     if plain or "http request to an https server" in text:
-        return "--etcd-endpoints", "https:// instead of http://, where it is behind TLS"
-    if "wrong version number" in text or "record layer failure" in text:
-        return "--etcd-endpoints", "http:// instead of https://: it speaks no TLS"
+        return by, "https:// instead of http://, where it is behind TLS"
+    if said == PLAIN_HTTP:
+        return by, "http:// instead of https://"
     if "mismatch" in text:
-        return "--etcd-endpoints", "the name that etcd's certificate is for, or a certificate with this one"
+        return by, "the name that etcd's certificate is for, or a certificate with this one"
     if "certificate not trusted" in text:
         if "expired" in text or "not yet valid" in text:
             return "etcd's certificate", "renew it on etcd's side; this machine's clock may be wrong too"
@@ -178,6 +214,15 @@ def rights(resolved: Resolved, plan: Plan, machine: Machine, environ: Mapping[st
     if not said:
         return
     user = environ.get("ETCD_AUTH_USERNAME")
+    if user and "authentication is not enabled" in said:
+        yield Finding(
+            code="etcd-refused",
+            what=f"etcd has no users, and the user {user} is given: {said}",
+            where="ETCD_AUTH_USERNAME",
+            why="every Dynamo process would exit, without saying why",
+            fix="unset ETCD_AUTH_USERNAME and ETCD_AUTH_PASSWORD, or enable authentication in etcd",
+        )
+        return
     common = "CommonName" in said
     yield Finding(
         code="etcd-refused",
@@ -234,12 +279,12 @@ def _tls(what: str, where: str, fix: str, severity: Severity) -> Finding:
     )
 
 
-def _away(what: str, severity: Severity, fix: str) -> Finding:
+def _away(what: str, severity: Severity, where: str, fix: str) -> Finding:
     return Finding(
         code="etcd-unreachable",
         what=what,
         severity=severity,
-        where=ETCD,
+        where=where,
         why="every Dynamo process would exit: could not connect to etcd",
         fix=fix,
         link="dynamo#3493, dynamo#2315",

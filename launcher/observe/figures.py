@@ -69,8 +69,10 @@ class Figures:
 
     def _frontend(self, page: Page, at: float) -> None:
         counters = {name: _first(page, names) or 0.0 for name, names in _COUNTERS.items()}
-        if self._looks and counters["requests"] < self._looks[-1].counters["requests"]:
-            self._looks.clear()  # another frontend: its counters began anew
+        before = self._looks[-1].counters if self._looks else counters
+        if any(value < before[name] for name, value in counters.items()):
+            # Another frontend, whose counters began anew. One alone may tell: it may have had as many requests already.
+            self._looks.clear()
         self._looks.append(Look(at, counters))
         while len(self._looks) > 2 and at - self._looks[1].at >= WINDOW_S:
             self._looks.popleft()

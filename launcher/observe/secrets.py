@@ -17,6 +17,10 @@ _NAMED = re.compile(
     r"(?i)\b((?:[a-z0-9]+[_-])*(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|password|passwd|token)"
     r"""["']?(?:\s*[=:]\s*|\s+)["']?)([^\s"',;}\])]{6,})"""
 )
+# `they ask for no password: whoever reaches it may`: words before it on the line, and words that go on after.
+_SAID_BEFORE = re.compile(r"[A-Za-z]{2,} $")
+_WORD = re.compile(r"[A-Za-z][a-z]{0,15}(?:['-][a-z]+)?")
+_GOES_ON = re.compile(r"(?:'[a-z]+)?[,.;]? [A-Za-z][a-z]*(?:['-][a-z]+)?(?:[,.;]? |[,.;)]?$)", re.MULTILINE)
 _IN_URL = re.compile(r"(\w+://[^\s/:@]+:)([^\s/@]+)(@)")
 
 
@@ -67,8 +71,21 @@ class Masker:
 
 
 def _named(found: re.Match[str]) -> str:
+    if _is_prose(found):
+        return found[0]
     # `token: 12` counts something and `unexpected token: comma` is prose; a token has both letters and digits.
     lead, value = found[1], found[2]
     prose = not ("=" in lead or (":" in lead and "token" not in lead.lower()))
     mixed = any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
     return f"{lead}{MASK}" if mixed or not (prose or value.isdecimal()) else found[0]
+
+
+def _is_prose(found: re.Match[str]) -> bool:
+    """Whether the colon is one of a sentence; what stands alone, in quotes or after `=` never is."""
+    text = found.string
+    return (
+        found[1].endswith(": ")
+        and _SAID_BEFORE.search(text, 0, found.start()) is not None
+        and _WORD.fullmatch(found[2].rstrip(".")) is not None
+        and _GOES_ON.match(text, found.start(2) + len(found[2].rstrip("."))) is not None
+    )

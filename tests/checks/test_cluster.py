@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks import cluster, neighbours, reach
+from launcher.checks import cluster, etcd, neighbours, reach
 from launcher.checks.base import run_checks
 from launcher.findings import Finding, Severity
 from launcher.plan.build import Planner
@@ -94,6 +94,68 @@ def test_etcd_that_lets_nobody_in() -> None:
         (finding,) = run_checks(cluster.CHECKS, subject, plan, machine, {"ETCD_ENDPOINTS": url})
     assert finding.code == "etcd-refused"
     assert "user name is empty" in finding.what
+
+
+def joined(answers: Mapping[str, tuple[int, object]], scheme: str, environ: Mapping[str, str]) -> Finding:
+    """The only finding about an etcd that answers so over plain HTTP; `URL` in `environ` stands for its address."""
+    with serving(answers) as port:
+        url = f"{scheme}://127.0.0.1:{port}"
+        # As the planner tells Dynamo where it joins.
+        told = f"frontend.env.ETCD_ENDPOINTS={url}"
+        subject, machine = resolved("sim", *(name + "etcd" for name in BACKEND), told), machine_for("sim")
+        plan, _ = plan_of(subject, machine)
+        plan = dataclasses.replace(plan, join=Join("etcd", namespace="sim", endpoints=(url,)))
+        given = {name: value.replace("URL", url) for name, value in environ.items()}
+        (finding,) = run_checks(cluster.CHECKS, subject, plan, machine, given)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("environ", "where"),
+    [
+        ({}, "--etcd-endpoints"),
+        ({"ETCD_ENDPOINTS": "http://10.0.0.9:2379"}, "--etcd-endpoints"),  # which the option overrides
+        ({"ETCD_ENDPOINTS": " URL,"}, "ETCD_ENDPOINTS"),
+        ({"LAUNCHER_ETCD_ENDPOINTS": "URL"}, "LAUNCHER_ETCD_ENDPOINTS"),
+    ],
+)
+def test_what_gave_the_endpoints_is_named(environ: dict[str, str], where: str) -> None:
+    finding = joined({"/": (503, {})}, "http", environ)
+    assert (finding.code, finding.where) == ("etcd-unreachable", where)
+    assert f"correct {where}" in finding.fix
+    assert ("ETCD_ENDPOINTS" in finding.fix) == ("ETCD_ENDPOINTS" in where)
+
+
+def test_endpoints_that_nobody_gave() -> None:
+    subject, machine = resolved("sim"), machine_for("sim")
+    plan, _ = plan_of(subject, machine)
+    plan = dataclasses.replace(plan, join=Join("etcd", namespace="sim", endpoints=(etcd.ETCD_DEFAULT,)))
+    assert etcd.source(plan, {}) == "the default of --etcd-endpoints"
+
+
+def test_https_to_an_etcd_without_tls() -> None:
+    finding = joined({"/health": (200, {"health": "true"})}, "https", {})
+    assert (finding.code, finding.where) == ("etcd-tls", "--etcd-endpoints")
+    assert finding.what.endswith(": this endpoint speaks plain http")
+    assert finding.fix == "http:// instead of https://"
+
+
+def test_https_to_one_that_just_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As etcd 3.4 does."""
+    healthy = reach.Answer(200, '{"health":"true"}')
+    closed = reach.Answer(error="[ssl: unexpected_eof_while_reading] eof occurred in violation of protocol")
+    monkeypatch.setattr(reach, "get", lambda url, **_: closed if url.startswith("https:") else healthy)
+    assert joined({}, "https", {}).what.endswith(": this endpoint speaks plain http")
+    monkeypatch.setattr(reach, "get", lambda url, **_: closed)
+    assert "eof occurred" in joined({}, "https", {}).what
+
+
+def test_a_user_for_an_etcd_without_users() -> None:
+    no = {"error": "etcdserver: authentication is not enabled", "code": 9}
+    answers: dict[str, tuple[int, object]] = {"/health": (200, {"health": "true"}), "/v3/": (400, no)}
+    finding = joined(answers, "http", {"ETCD_AUTH_USERNAME": "root", "ETCD_AUTH_PASSWORD": "sesame"})
+    assert (finding.code, finding.where) == ("etcd-refused", "ETCD_AUTH_USERNAME")
+    assert finding.fix.startswith("unset ETCD_AUTH_USERNAME")
 
 
 def test_answers_must_come_in_where_the_node_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,12 @@ def test_not_ready_is_exit_3_with_the_reasons(capsys: pytest.CaptureFixture[str]
     assert "waiting for: decode-0 is loading" in capsys.readouterr().out
 
 
+def test_an_etcd_that_is_away_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(page(discovery={"backend": "etcd", "reachable": False, "error": "no answer"})) as url:
+        assert main(["status", "--url", url]) == 0
+    assert capsys.readouterr().out.startswith("READY, etcd unreachable")
+
+
 def test_json_is_the_page_itself(capsys: pytest.CaptureFixture[str]) -> None:
     body = page()
     with answering(body) as url:

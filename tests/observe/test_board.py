@@ -45,6 +45,15 @@ def shown(columns: int = 120, rows: int = 40, **changes: Any) -> str:
     return "\n".join(line.text for line in render(page(**changes), columns, rows, colour=False))
 
 
+def test_discovery_that_is_away_is_said() -> None:
+    away = {"backend": "etcd", "reachable": False, "error": "http://10.0.0.9:2379: connection\nrefused"}
+    lines = shown(ready=True, reasons=[], discovery=away).splitlines()
+    assert lines[1].startswith("READY, etcd unreachable  sim: ")
+    assert lines[2] == "  etcd: http://10.0.0.9:2379: connection refused"
+    for well in ({"backend": "etcd", "reachable": True, "error": ""}, {"backend": "file"}):
+        assert "unreachable" not in shown(discovery=well)
+
+
 def test_it_shows_what_a_person_wants_to_know() -> None:
     text = shown()
     for expected in (

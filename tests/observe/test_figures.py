@@ -66,6 +66,14 @@ def test_another_frontend_begins_anew() -> None:
     assert figures(scrape(1.0, 100, 1000, 1.0), scrape(2.0, 1, 10, 0.1)) is None
 
 
+def test_another_frontend_with_as_many_requests_begins_anew() -> None:
+    looks = [scrape(1.0, 2, 20, 1.0), scrape(2.0, 3, 30, 0.1), scrape(3.0, 4, 40, 0.2)]
+    assert figures(*looks[:2]) is None
+    found = figures(*looks)
+    assert found is not None
+    assert found["ttft_s"] == 0.1
+
+
 def test_the_same_scrape_twice_counts_once() -> None:
     one = scrape(1.0, 10, 100, 1.0)
     assert figures(one, one) is None

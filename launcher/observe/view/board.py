@@ -37,12 +37,14 @@ def board(page: Page, *, most: int | None = None, columns: int = ROOMY) -> Rende
 
 def rows_besides(page: Page) -> int:
     """Rows of the board that are not processes."""
-    extra = (_serving(page) is not None) + (_client_errors(page) is not None)
+    extra = sum(line(page) is not None for line in (_discovery, _serving, _client_errors))
     return 2 + len((page.get("reasons") or ())[:REASONS]) + extra + len(_faults(page))
 
 
 def _parts(page: Page, most: int | None, width: int) -> Iterator[RenderableType]:
     yield _title(page)
+    if (line := _discovery(page)) is not None:
+        yield line
     for reason in (page.get("reasons") or ())[:REASONS]:
         yield Text(f"  waiting for: {_clean(reason)}", style="yellow", no_wrap=True, overflow="ellipsis")
     yield _processes(page, most, width)
@@ -64,10 +66,21 @@ def _title(page: Page) -> Text:
             title.append(f" degraded ({_lacking(page)})", style="yellow")
     else:
         title.append("NOT READY", style="bold yellow")
+    if _discovery(page) is not None:
+        title.append(f", {page['discovery'].get('backend', 'discovery')} unreachable", style="bold yellow")
     simulated = " (simulated)" if page.get("simulated") else ""
     title.append(f"  {page.get('target')}: {page.get('model')} on {page.get('engine')}{simulated}")
     title.append(f"  {page.get('url')}  up {_age(page.get('uptime_s'))}", style="dim")
     return title
+
+
+def _discovery(page: Page) -> Text | None:
+    """Why discovery cannot be asked; None where it can, or where there is none to ask."""
+    found = page.get("discovery") or {}
+    if found.get("reachable", True):
+        return None
+    text = f"  {found.get('backend', 'discovery')}: {_clean(found.get('error') or 'no answer')}"
+    return Text(text, style="yellow", no_wrap=True, overflow="ellipsis")
 
 
 def _lacking(page: Page) -> str:
