@@ -32,7 +32,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
                 where="--admin-port",
                 fix="choose another --admin-port or --admin-host",
             ),
-            Exit.USAGE,
+            Exit.CHECK_FAILED,
         ) from None
     return taken
 

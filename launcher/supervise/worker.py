@@ -116,6 +116,9 @@ class Worker:
         self.vigil.end()
         asked = self._stopping or self._planned
         survivors = await child.finish(SETTLE_S if asked and not child.killed else 0.0)
+        if child.running:
+            log, name, pid = self._shared.log, self.name, child.pid
+            child.disown(lambda: log(f"pid {pid}, an earlier {name} that SIGKILL could not end, has ended"))
         await self.vigil.output.read_out()
         self.child = self.vigil = None
         # What a killed process leaves in /dev/shm would fill it, restart by restart.
@@ -137,7 +140,7 @@ class Worker:
             delay = self._budget.died(now, ever_ready=self.ever_ready.is_set(), served_s=served_s)
         self._planned = False
         if delay is None:
-            self._fail("the restart budget is spent" if self._shared.policy.enabled else "")
+            self._fail(self._why_no_more())
             return False
         self.state, self.phase = State.BACKOFF, f"restarts in {delay:.1f} s"
         self._emit(Kind.RESTARTING, seconds=delay, detail=self.detail)
@@ -151,6 +154,14 @@ class Worker:
             return False
         self.restarts += 1
         return True
+
+    def _why_no_more(self) -> str:
+        policy = self._shared.policy
+        if not policy.enabled:
+            return ""
+        if not self.ever_ready.is_set() and self.restarts < policy.budget:
+            return "it has never been ready, and a new start ended the same way"
+        return "the restart budget is spent"
 
     async def _pause(self, delay: float) -> None:
         process, shared = self.process, self._shared

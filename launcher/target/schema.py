@@ -109,7 +109,8 @@ class Workers(_Part):
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
     """GPUs of one worker."""
     min_ready: Annotated[int, Field(ge=0, le=1024)] | None = None
-    """Healthy workers below which the deployment is not ready; all of them where not given."""
+    """Healthy workers below which the deployment, once it has been ready, is not ready any more; all of them where not
+    given. The first time every worker counts."""
     args: Args = {}
     env: Env = {}
     config: dict[str, Any] = {}

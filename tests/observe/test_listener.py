@@ -28,7 +28,7 @@ def test_a_taken_port_is_a_finding_and_nothing_stays_open() -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)), pytest.raises(LauncherError) as caught:
         listen("127.0.0.1", port)
-    assert caught.value.exit_code is Exit.USAGE
+    assert caught.value.exit_code is Exit.CHECK_FAILED
     assert f"127.0.0.1:{port}" in caught.value.findings[0].what
     close(listen("127.0.0.1", port))
 
