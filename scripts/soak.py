@@ -41,6 +41,8 @@ PIECES = 2000
 """Looks that are kept: eight minutes, more than any request lasts."""
 SLACK = {"fds": 20.0, "rss_mib": 40.0, "zombies": 0.0, "threads": 8.0, "shm": 8.0}
 """What the launcher may grow by: the rings of kept lines and of figures fill up in the first minutes."""
+FOREIGN = ("sm_segment.", "vader_segment.")
+"""Shared memory of Open MPI: none of a simulated deployment, but of other jobs on a machine that is shared."""
 WORKERS = ("prefill", "decode", "aggregated")
 
 
@@ -124,7 +126,7 @@ def look(run: Run) -> dict[str, float]:
         "threads": process.num_threads(),
         "zombies": sum(1 for each in mine if each.is_running() and each.status() == psutil.STATUS_ZOMBIE),
         "processes": len(mine),
-        "shm": len(os.listdir("/dev/shm")),
+        "shm": sum(1 for name in os.listdir("/dev/shm") if not name.startswith(FOREIGN)),
     }
 
 

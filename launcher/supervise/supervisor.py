@@ -27,6 +27,8 @@ LAST_LINES = 20
 """Lines of a failed process that are shown again at the end of a failed run."""
 SEGMENTS_S = 60.0
 """Between looks at the shared memory that the processes map."""
+SEGMENTS_LOADING_S = 10.0
+"""The same while a process loads, and makes it: what is killed then would leave it behind."""
 
 
 class Supervisor:
@@ -178,7 +180,9 @@ class Supervisor:
                 if worker.vigil is not None:
                     worker.vigil.observe(table)
             reap_strays(table, self._leaders())
-            if self._segments_due or time.monotonic() - segments_at > SEGMENTS_S:
+            whole = all(worker.healthy for worker in self._workers.values())
+            pause_s = SEGMENTS_S if whole else SEGMENTS_LOADING_S
+            if self._segments_due or time.monotonic() - segments_at > pause_s:
                 segments_at = time.monotonic()
                 await self._note_segments()
 
