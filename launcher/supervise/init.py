@@ -32,6 +32,8 @@ FORWARDED = (
 LOST_INIT = 128 + signal.SIGKILL
 """Exit code of an inner process whose outer was killed; nobody is there to read it."""
 END_S = 10.0
+SAME_TIME_S = 0.5
+"""What ends within this time before the inner ended with it."""
 ending = threading.Event()
 """In the inner: set once the outer is gone. What ends from then on was ended by us, and is nobody's failure."""
 TITLE = "serve-init"
@@ -94,13 +96,17 @@ def _attend(inner: int) -> tuple[int, int | None, int]:
     ignored = {number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
     # nohup means it; an ignored SIGINT only says that some script started us in the background.
     ignored &= {signal.SIGHUP}
+    # Children of an inner that is killed may be seen to end before it is.
+    lately: list[float] = []
     while True:
         number = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD}).si_signo
         if number == signal.SIGCHLD:
             ended = _reap_all()
+            now = time.monotonic()
+            lately = [at for at in lately if now - at < SAME_TIME_S] + [now] * len(ended)
             if inner in ended:
                 code = os.waitstatus_to_exitcode(ended[inner])
-                others = len(ended) - 1
+                others = len(lately) - 1
                 return (code, None, others) if code >= 0 else (128 - code, -code, others)
         elif number not in ignored:
             # Not yet reaped, so the pid is still the inner's.

@@ -49,6 +49,8 @@ class Run:
         self.path = tmp_path / f"out-{uuid.uuid4().hex}"
         self.tag = uuid.uuid4().hex
         with self.path.open("wb") as out:
+            # The tests themselves may run under nohup.
+            more.setdefault("preexec_fn", lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
             self.outer = subprocess.Popen(
                 [*prefix, sys.executable, DRIVER, json.dumps(options)],
                 stdout=more.pop("stdout", out),
