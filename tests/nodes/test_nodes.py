@@ -178,7 +178,9 @@ def test_a_node_that_is_killed_whole_is_withdrawn_by_the_others(
             assert time.monotonic() - killed < 10
             time.sleep(0.1)
         assert now < before
-        assert not Path(f"/proc/{lost}").exists()
+        while Path(f"/proc/{lost}").exists():
+            assert time.monotonic() - killed < 15
+            time.sleep(0.1)
     assert any("of node store: it and its launcher are gone" in run.log for run in disagg)
     assert first.chat("Hello")["usage"]["completion_tokens"] == 16
 
