@@ -25,6 +25,9 @@ from .worker import Wait, Worker
 
 LAST_LINES = 20
 """Lines of a failed process that are shown again at the end of a failed run."""
+MOVE_S = 1.0
+"""Before the drain of a failed run: the dead process's streams move to others meanwhile, which a frontend that was told
+to stop does no more (Dynamo 1.6.1 answers them with 503)."""
 SEGMENTS_S = 60.0
 """Between looks at the shared memory that the processes map."""
 SEGMENTS_LOADING_S = 10.0
@@ -239,9 +242,10 @@ class Supervisor:
         self._emit(Event(Kind.DRAINING))
         await self._note_segments()
         served = any(worker.ever_ready.is_set() for worker in self._workers.values())
-        if self.plan.deadlines.pause_s > 0 and served and not self._shared.killing:
+        pause_s = max(self.plan.deadlines.pause_s, MOVE_S if self.failure is not None else 0.0)
+        if pause_s > 0 and served and not self._shared.killing:
             try:
-                async with asyncio.timeout(self.plan.deadlines.pause_s):
+                async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
             except TimeoutError:
                 pass
