@@ -87,7 +87,6 @@ class Child:
         self._pidfd = os.pidfd_open(popen.pid)
         self._on_exit: Callable[[ExitInfo], None] | None = None
         self._reaped = False
-        self._late: Callable[[], None] | None = None
         self._loop.add_reader(self._pidfd, self._exited)
 
     @classmethod
@@ -142,22 +141,10 @@ class Child:
             # Perhaps reaped already, by the thread that ends everything.
             self._loop.remove_reader(self._pidfd)
             return
-        try:
-            result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            if self._late is None:
-                raise
-            # Reaped with the strays: nobody waits for it any more.
-            self._loop.remove_reader(self._pidfd)
-            self._late()
-            return
+        result = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if result is None:
             return
         self._loop.remove_reader(self._pidfd)
-        if self._late is not None:
-            procfs.reap(self.pid)
-            self._late()
-            return
         by_signal = result.si_code != os.CLD_EXITED
         self.exit = ExitInfo(
             code=None if by_signal else result.si_status,
@@ -236,7 +223,17 @@ class Child:
     def disown(self, late: Callable[[], None]) -> None:
         """Give up a leader that SIGKILL did not end: its name is a successor's now, and `on_exit` is not called any
         more. `late` is called when it ends after all."""
-        self._late = late
+
+        def ended() -> None:
+            self._loop.remove_reader(self._pidfd)
+            with contextlib.suppress(ChildProcessError):  # reaped with the strays
+                os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+            os.close(self._pidfd)
+            late()
+
+        # Popen would otherwise wait for a pid that may by then be another process's.
+        self._popen.returncode = -signal.SIGKILL
+        self._loop.add_reader(self._pidfd, ended)
 
     def _reap(self) -> None:
         if self._reaped:
