@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -95,3 +95,19 @@ class Engine(Protocol):
     def build(self, context: Context, slot: Slot) -> Process:
         """The process of one worker."""
         ...
+
+
+def helper(
+    name: str, argv: Sequence[str], ports: Mapping[str, int], stop_stage: int, incarnation: int
+) -> Process:
+    """The process of a small program of ours that Dynamo's processes need."""
+    return Process(
+        name=name,
+        role=Role.HELPER,
+        argv=tuple(argv),
+        env={},
+        ports=ports,
+        stop=Stop(leader_s=2.0),
+        stop_stage=stop_stage,
+        incarnation=incarnation,
+    )

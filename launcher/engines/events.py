@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.engines import event_broker, event_mesh
-from launcher.engines.base import Context, PortNeed
+from launcher.engines.base import Context, PortNeed, helper
 from launcher.plan.join import Join
-from launcher.plan.model import Process, Role, Stop
+from launcher.plan.model import Process
 
 NAME = "events"
 STOP_STAGE = 3
@@ -49,13 +49,4 @@ def build(context: Context, ports: Mapping[str, int], incarnation: int = 0) -> P
     argv = [context.python, str(Path(program)), f"ipc://{publishers}", f"ipc://{subscribers}"]
     if not context.join.alone:
         argv += [f"tcp://{context.join.host}:{ports['events']}", peers_file(context.run_dir)]
-    return Process(
-        name=NAME,
-        role=Role.HELPER,
-        argv=tuple(argv),
-        env={},
-        ports=ports,
-        stop=Stop(leader_s=2.0),
-        stop_stage=STOP_STAGE,
-        incarnation=incarnation,
-    )
+    return helper(NAME, argv, ports, STOP_STAGE, incarnation)

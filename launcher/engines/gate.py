@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.engines import etcd_gate
-from launcher.engines.base import Context, PortNeed
+from launcher.engines.base import Context, PortNeed, helper
 from launcher.plan.join import Join
-from launcher.plan.model import Process, Role, Stop
+from launcher.plan.model import Process
 
 NAME = "etcd-gate"
 PURPOSE = "etcd"
@@ -47,13 +47,4 @@ def build(context: Context, ports: Mapping[str, int], incarnation: int = 0) -> P
     for variable, flag in FILES.items():
         if path := context.inherited.get(variable):
             argv += [flag, path]
-    return Process(
-        name=NAME,
-        role=Role.HELPER,
-        argv=tuple(argv),
-        env={},
-        ports=ports,
-        stop=Stop(leader_s=2.0),
-        stop_stage=STOP_STAGE,
-        incarnation=incarnation,
-    )
+    return helper(NAME, argv, ports, STOP_STAGE, incarnation)
