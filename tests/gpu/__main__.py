@@ -25,6 +25,7 @@ STEPS: dict[str, Any] = {
     "doctor": doctor.machine,
     "provoke": doctor.step,
     "agg": small.agg,
+    "hangs": small.hangs,
     "disagg": small.disagg,
     "disagg-tcp": small.disagg_tcp,
 }

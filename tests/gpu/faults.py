@@ -20,6 +20,8 @@ from tests.gpu.watch import MemoryWatch
 
 BEFORE_S, AFTER_S = 3.0, 4.0
 """Of load around a fault."""
+GONE_S = 90.0
+"""Until a hung worker is found (`canary`) and ended."""
 BACK_MIB = 600
 """A GPU process's context keeps some memory for a moment; less than this off counts as given back."""
 
@@ -76,7 +78,7 @@ def transfers(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def kill_worker(
+def strike_worker(
     session: Session,
     deployment: Deployment,
     memory: MemoryWatch,
@@ -84,8 +86,12 @@ def kill_worker(
     what: str,
     shape: Shape,
     back_s: float,
+    number: signal.Signals = signal.SIGKILL,
 ) -> dict[str, Any]:
-    """SIGKILL to `name`'s parent or core under load; everything that followed, until it serves again."""
+    """A signal to `name`'s parent or core under load; everything that followed, until it serves again.
+
+    SIGUSR2 makes a process hang (`plugin/gpt_oss_dummy.py`).
+    """
     before = deployment.worker(name)
     leader = int(before["pid"])
     core = watch.engine_core(leader)
@@ -95,9 +101,10 @@ def kill_worker(
     time.sleep(BEFORE_S)
     used = memory.at(time.time())
     at, at_wall = time.monotonic(), time.time()
-    os.kill(victim, signal.SIGKILL)
+    os.kill(victim, number)
     report: dict[str, Any] = {
         "worker": name,
+        "signal": number.name,
         "killed": what if core is not None or what == "parent" else "parent (it has no core)",
         "pid": victim,
     }
@@ -109,7 +116,7 @@ def kill_worker(
         now = deployment.worker(name)
         return bool(now.get("healthy") and now.get("incarnation", 0) > before.get("incarnation", 0))
 
-    report["tree_gone_s"] = _since(at, deployment.wait_for(gone, 30.0, 0.05))
+    report["tree_gone_s"] = _since(at, deployment.wait_for(gone, GONE_S, 0.05))
     report["healthy_again_s"] = _since(at, deployment.wait_for(again, back_s, 0.2))
     ready = deployment.wait_for(lambda: deployment.status().get("ready"), 30.0)
     report["ready_again_s"] = _since(at, ready)
@@ -132,6 +139,11 @@ def kill_worker(
             "gpu_mib_at_restart": memory.at(started[0]),
             "gpu_low_after_s": round(when - at_wall, 2) if when else None,
         }
+    report["said"] = [
+        f"{each['time'] - at_wall:.2f} s {each['kind']}: {each.get('detail', '')}"
+        for each in deployment.events(name)
+        if each["time"] > at_wall
+    ][:12]
     report["ports_before"], report["ports_after"] = before.get("ports"), now.get("ports")
     report["phases"] = now.get("phases")
     if any(each["role"] == "decode" for each in deployment.status().get("processes", ())):
@@ -169,7 +181,7 @@ def _failures(load: Load, fault_s: float) -> dict[str, Any]:
 
 
 HEAD = (
-    "worker", "killed", "tree gone", "GPU MiB before/low/at restart", "restarted", "healthy", "no answer for",
+    "worker", "struck", "tree gone", "GPU MiB before/low/at restart", "restarted", "healthy", "no answer for",
     "failed/all", "under way failed", "KV again",
 )  # fmt: skip
 
@@ -181,7 +193,7 @@ def row(report: dict[str, Any]) -> list[Any]:
     moved = f"{exchange.get('bytes', 0) / 1e6:.1f} MB" if exchange else ""
     return [
         report["worker"],
-        report["killed"],
+        f"{report['killed']} {report['signal']}",
         report.get("tree_gone_s"),
         memory,
         report.get("restarted_s"),

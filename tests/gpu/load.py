@@ -140,14 +140,14 @@ class Generator:
         self.load.replies.clear()
         return time.perf_counter() - began
 
-    async def run(self, seconds: float, grace_s: float = 10.0) -> Load:
-        """Ask for so long; replies under way then get the grace period."""
+    async def run(self, seconds: float, grace_s: float = 10.0, over_s: float = 0.0) -> Load:
+        """Ask for so long; replies under way then get the grace period. The streams begin one by one over `over_s`."""
         self._zero = time.perf_counter()
         self.load.began_wall = time.time()
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(timeout=self._timeout, connector=connector) as session:
             streams = [
-                asyncio.create_task(self._stream(session, number, seconds))
+                asyncio.create_task(self._stream(session, number, seconds, over_s))
                 for number in range(self.load.shape.concurrency)
             ]
             _, late = await asyncio.wait(streams, timeout=seconds + grace_s)
@@ -156,8 +156,11 @@ class Generator:
             await asyncio.gather(*streams, return_exceptions=True)
         return self.load
 
-    async def _stream(self, session: aiohttp.ClientSession, number: int, seconds: float) -> None:
+    async def _stream(
+        self, session: aiohttp.ClientSession, number: int, seconds: float, over_s: float
+    ) -> None:
         shape = self.load.shape
+        await asyncio.sleep(over_s * number / shape.concurrency)
         turn = number
         while time.perf_counter() - self._zero < seconds and not self.stop.is_set():
             prompt = f"{self._beginnings[turn % shape.groups]} {words(self._chance, shape.own)}".strip()

@@ -118,7 +118,7 @@ def measure(
                 break
             session.say(f"   killing the parent of {name}")
             result["kills"].append(
-                faults.kill_worker(session, deployment, memory, name, "parent", shape, 150.0)
+                faults.strike_worker(session, deployment, memory, name, "parent", shape, 150.0)
             )
             session.save()
         if result["kills"]:

@@ -21,6 +21,9 @@ def deployments() -> Iterator[tuple[str, str, int, list[str]]]:
     """Name, target, GPUs, options."""
     yield "agg", "h200-1gpu-agg", 1, small.agg_options(speculate=True)
     yield "agg, no speculation", "h200-1gpu-agg", 1, small.agg_options(speculate=False)
+    yield "hangs", "h200-1gpu-agg", 1, [
+        *small.agg_options(speculate=False, eager=True), *small.sets(*small.CANARY)
+    ]  # fmt: skip
     yield "disagg", "h200-1gpu-disagg", 1, small.disagg_options()
     yield "disagg-tcp", "h200-1gpu-disagg", 1, small.disagg_options(*small.WITHOUT_IPC)
     for variant in full.VARIANTS:

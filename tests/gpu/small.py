@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -63,15 +64,21 @@ def show(session: Session, title: str, deployment: Deployment, result: dict[str,
     session.table(f"proven: {deployment.name}", [["proof", "outcome", "what"], *proofs(page)])
 
 
-def agg_options(*, speculate: bool) -> list[str]:
-    """One aggregated worker with few CUDA graphs."""
+HANGS = (("core", signal.SIGUSR2), ("parent", signal.SIGUSR2), ("core", signal.SIGSTOP))
+HANG_S = 100.0
+"""What one hang may take: found after `CANARY`, and a restart."""
+CANARY = ("canary.interval_s=3", "canary.timeout_s=12")
+
+
+def agg_options(*, speculate: bool, eager: bool = False) -> list[str]:
+    """One aggregated worker with few CUDA graphs, or none."""
     # vLLM refuses sizes that do not end at the recipe's max_cudagraph_capture_size.
     graphs = '{"cudagraph_capture_sizes":[1,2,4,8,16,32],"max_cudagraph_capture_size":32}'
     return sets(
         *COMMON,
         "engine.args.gpu-memory-utilization=0.3",
         "kv.offload=null",
-        f"engine.args.compilation-config={graphs}",
+        "engine.args.enforce-eager=true" if eager else f"engine.args.compilation-config={graphs}",
         *([f"speculative.extra={SYNTHETIC}"] if speculate else NO_DRAFT),
     )
 
@@ -107,6 +114,32 @@ def agg(session: Session, result: dict[str, Any]) -> None:
             [["exit", "seconds", "streams", "left", "GPU MiB"],
              [end["exit"], end["seconds"], end["streams"], end["left"], end["gpu_mib"]]],
         )  # fmt: skip
+
+
+def hangs(session: Session, result: dict[str, Any]) -> None:
+    """The engine's loop hangs, the worker's event loop hangs, the engine is stopped: each under load."""
+    session.need(70 + HANG_S, "a start and a hang")
+    options = [*agg_options(speculate=False, eager=True), *sets(*CANARY)]
+    deployment = Deployment(session, "hangs", "h200-1gpu-agg", *options)
+    result["ignored"] = deployment.ignore_errors()
+    result["faults"] = []
+    with MemoryWatch() as memory, deployment:
+        deployment.ready(200)
+        for what, number in HANGS:
+            if not session.dry and session.left < HANG_S:
+                result["faults_left_out"] = f"{what} {number.name}: {session.left:.0f} s left"
+                break
+            session.say(f"   {number.name} to the {what} of aggregated-0")
+            result["faults"].append(
+                faults.strike_worker(
+                    session, deployment, memory, "aggregated-0", what, SMALL_LOAD, HANG_S, number
+                )
+            )
+            session.save()
+        session.table("hangs under load", [faults.HEAD, *map(faults.row, result["faults"])])
+        session.table(
+            "what the launcher said", [[line] for each in result["faults"] for line in each["said"]]
+        )
 
 
 def agg_ready(session: Session, deployment: Deployment, result: dict[str, Any]) -> None:
@@ -193,7 +226,7 @@ def disagg(session: Session, result: dict[str, Any], kills: Sequence[tuple[str, 
                 break
             session.say(f"   killing the {what} of {name}")
             result["faults"].append(
-                faults.kill_worker(session, deployment, memory, name, what, SMALL_LOAD, 110.0)
+                faults.strike_worker(session, deployment, memory, name, what, SMALL_LOAD, 110.0)
             )
             session.save()
         if result["faults"]:

@@ -73,7 +73,7 @@ def test_graph_sizes_end_where_the_recipe_ends() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("tests.gpu", "agg", "disagg", "full:ours-triton"),
+        ("tests.gpu", "agg", "hangs", "disagg", "full:ours-triton"),
         ("tests.gpu.multi", "--gpus", "3", "--splits", "2+1", "--once"),
     ],
 )
@@ -92,7 +92,7 @@ def test_dry(command: tuple[str, ...], tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.timeout(4000)
 def test_everything_on_one_gpu(tmp_path: Path) -> None:
-    steps = ["imports", "provoke", "agg", "disagg", "disagg-tcp", "full"]
+    steps = ["imports", "provoke", "agg", "hangs", "disagg", "disagg-tcp", "full"]
     command = [sys.executable, "-m", "tests.gpu", "--out", str(tmp_path), "--deadline", "3800", *steps]
     assert subprocess.run(command, cwd=ROOT, timeout=3900).returncode == 0
     summary = json.loads((tmp_path / "summary.json").read_text())

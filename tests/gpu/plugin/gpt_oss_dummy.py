@@ -4,6 +4,9 @@ vLLM 0.23.0 leaves the packed MXFP4 weights zero and draws everything else from 
 then decide alone: every token takes the same four experts of each layer, a decode step reads 4 of 128, and throughput
 comes out far too high. Here norms are 1, matrices keep their input's scale, and each token finds experts of its own.
 Works on GPT_OSS_DUMMY=spread only, and only in the engine's processes.
+
+Each process of vLLM also takes SIGUSR2 as an order to hang: its main thread, which is the worker's event loop or the
+engine's own loop, sleeps for good, while the process lives and its other threads go on.
 """
 
 from __future__ import annotations
@@ -11,11 +14,16 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import signal
+import threading
+import time
 from typing import Any
 
 
 def register() -> None:
-    """Replace vLLM's dummy initialisation in this process."""
+    """Replace vLLM's dummy initialisation in this process, and let it be told to hang."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGUSR2, hang)
     if os.environ.get("GPT_OSS_DUMMY") != "spread" or multiprocessing.current_process().name == "MainProcess":
         return
     torch: Any = importlib.import_module("torch")
@@ -28,6 +36,12 @@ def register() -> None:
                     fill(name, tensor)
 
     loader.DummyModelLoader.load_weights = load_weights
+
+
+def hang(*_: object) -> None:
+    """Never return to what the main thread did."""
+    while True:
+        time.sleep(3600)
 
 
 def fill(name: str, tensor: Any) -> None:
