@@ -4,7 +4,8 @@
 
 loading: real workers of Dynamo's simulator that take that long to load. (They answer their health page meanwhile, and
 take requests that they answer in the end: worse than an engine.) They must become ready, and nothing may be restarted.
-load: 2P2D under so many streams at a time. Exit code 1 where a process was restarted or called hung.
+load: 2P2D under so many streams at a time; of a stream that is silent for a minute it is kept who had it. Exit code 1
+where a process was restarted or called hung.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -21,11 +23,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.chaos.load import Load, tally  # noqa: E402
+from tests.chaos.load import Load, Request, tally  # noqa: E402
 from tests.support.runs import Run  # noqa: E402
 
 ALARMS = (" hung: ", " restarts in ", " exited: ")
 UNWELL = "not ready: "
+SILENT_S = 60.0
+KEPT = 40
+"""Of lost requests, in the report."""
+IN_HAND = r"\w*(inflight|in_flight|queued|running|waiting)\w*(\{|\s)"
+"""Metrics of the frontend and the workers that count the requests they have."""
 
 
 def loading(run: Run, minutes: float) -> dict[str, Any]:
@@ -36,19 +43,50 @@ def loading(run: Run, minutes: float) -> dict[str, Any]:
 
 def loaded(run: Run, minutes: float, streams: int) -> dict[str, Any]:
     run.ready(120)
+    began = time.monotonic()
     least, count = float("inf"), 0
+    pictures: list[dict[str, Any]] = []
     with Load(run.url, run.model, streams=streams, tokens=64, words=300, stall_s=300) as load:
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:
             time.sleep(30)
             least, count = min(least, len(load.requests) - count), len(load.requests)
             print(time.strftime("%T"), dict(tally(load.requests)), os.getloadavg()[0], flush=True)
+            silent = load.silent(SILENT_S)
+            if silent and len(pictures) < 12:
+                pictures.append(picture(run, silent))
+                print(json.dumps(pictures[-1]), flush=True)
         requests = load.finish(300)
     return {
         "streams": streams,
         "requests": dict(tally(requests)),
         "fewest_requests_in_30_s": least,
         "longest_silence_of_a_stream_s": round(max(each.gap_s for each in requests), 1),
+        "lost": [
+            {
+                "began_s": round(each.began - began, 1),
+                "ended_s": round(each.ended - began, 1),
+                "tokens": each.tokens,
+                "outcome": each.outcome,
+                "detail": each.detail,
+            }
+            for each in requests
+            if not each.ok
+        ][:KEPT],
+        "silent": pictures,
+    }
+
+
+def picture(run: Run, silent: list[Request]) -> dict[str, Any]:
+    """Who has the requests that nothing is heard of."""
+    now = time.monotonic()
+    _, text = run.admin("/metrics")
+    held = [line for line in text.splitlines() if re.match(IN_HAND, line) and not line.endswith(" 0")]
+    return {
+        "silent": len(silent),
+        "silent_s": sorted({round(now - each.heard) for each in silent}),
+        "with_tokens": sum(each.tokens > 0 for each in silent),
+        "in_hand": held,
     }
 
 

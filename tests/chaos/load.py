@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+CONNECT_S = 5.0
+"""A connection that is not there by then counts as refused."""
 STALL_S = 30.0
 """A stream that is silent for this long is given up and counts as cut."""
 
@@ -24,11 +26,14 @@ class Request:
     client: int = 0
     ended: float = 0.0
     outcome: str = ""
-    """`ok`, `refused`, `http NNN`, `cut` (ended without its last event), `error` (an error event), `stalled`."""
+    """`ok`, `refused`, `http NNN`, `cut` (ended without its last event), `error` (an error event), `stalled` (silent
+    for `stall_s`)."""
     detail: str = ""
     tokens: int = 0
     gap_s: float = 0.0
-    """The longest silence, the wait for the first token included."""
+    """The longest silence, the wait for the first token included; of a stalled one, its last too."""
+    heard: float = 0.0
+    """When it was last heard of: sent, connected and answered, or given a line."""
 
     @property
     def ok(self) -> bool:
@@ -54,6 +59,7 @@ class Load:
     ) -> None:
         """`again_s`: pause of a client after a request that failed, lest it spin."""
         self.requests: list[Request] = []
+        self._under_way: dict[int, Request] = {}
         self._url = f"{url}/v1/chat/completions"
         self._model = model
         self._streams = streams
@@ -80,6 +86,11 @@ class Load:
         self._thread.join(timeout_s)
         return self.requests
 
+    def silent(self, seconds: float) -> list[Request]:
+        """The requests under way that have not been heard of for so long."""
+        before = time.monotonic() - seconds
+        return [each for each in list(self._under_way.values()) if each.heard < before]
+
     async def _run(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
@@ -90,9 +101,11 @@ class Load:
     async def _client(self, session: aiohttp.ClientSession, client: int) -> None:
         while not self._stopping.is_set():
             self._number += 1
-            request = Request(time.monotonic(), client)
+            began = time.monotonic()
+            request = self._under_way[client] = Request(began, client, heard=began)
             await self._one(session, request, self._number)
             request.ended = time.monotonic()
+            del self._under_way[client]
             self.requests.append(request)
             if not request.ok:
                 await asyncio.sleep(self._again_s)
@@ -104,7 +117,7 @@ class Load:
             "max_tokens": self._tokens,
             "stream": True,
         }
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=self._stall_s)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=self._stall_s)
         try:
             async with session.post(self._url, json=body, timeout=timeout) as response:
                 if response.status != 200:
@@ -112,8 +125,11 @@ class Load:
                     request.detail = (await response.text(errors="replace"))[:300]
                     return
                 await self._read(response, request)
-        except (TimeoutError, aiohttp.ServerTimeoutError):
+        except aiohttp.ConnectionTimeoutError:
+            request.outcome, request.detail = "refused", f"no connection in {CONNECT_S:g} s"
+        except TimeoutError:
             request.outcome = "stalled"
+            request.gap_s = max(request.gap_s, time.monotonic() - request.heard)
         except aiohttp.ClientConnectorError as error:
             request.outcome, request.detail = "refused", str(error)
         except (aiohttp.ClientError, OSError) as error:
@@ -121,8 +137,9 @@ class Load:
 
     async def _read(self, response: aiohttp.ClientResponse, request: Request) -> None:
         last, failed = time.monotonic(), ""
+        request.heard = last
         async for raw in response.content:
-            now = time.monotonic()
+            now = request.heard = time.monotonic()
             line = raw.decode(errors="replace").strip()
             if line.startswith(("event: error", ": error")) or '"error"' in line[:40]:
                 failed = line[:300]
