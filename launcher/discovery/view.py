@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from launcher.plan.model import WORKER_ROLES, Role
 from launcher.supervise.events import ProcessState
@@ -43,7 +42,7 @@ async def unseen(frontend: Frontend, states: Iterable[ProcessState]) -> list[str
 
 async def routed(frontend: Frontend) -> dict[Role, int] | None:
     """How many workers of each role requests go to; None where the model is not known."""
-    answer = await frontend.get(f"/v1/models/{quote(frontend.model, safe='')}/ready")
+    answer = await frontend.model_page()
     namespaces = answer.body.get("namespaces") if isinstance(answer.body, dict) else None
     if not answer.ok or not isinstance(namespaces, dict):
         return None

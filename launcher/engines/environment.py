@@ -40,6 +40,9 @@ QUIET = {
     # 1.6.1 calls DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS unused, several times a process; the mocker's `/health` stays
     # 503 without it all the same.
     "dynamo_runtime::config": "error",
+    # An error for each look at a health page while an engine loads: four a second and worker, ours. What fails for
+    # other reasons is written by who failed.
+    "tower_http::trace::on_failure": "off",
     # That the model takes no images.
     "mm_routing": "error",
     # "Adding worker", as a warning, of each that was planned.

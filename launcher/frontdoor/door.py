@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from launcher.frontdoor.forward import Address, Forwarder
 from launcher.frontdoor.keep import listening_socket
@@ -129,8 +128,7 @@ class FrontDoor:
             return True
         if self._ask is None:
             return True
-        page = f"/v1/models/{quote(self._plan.model, safe='')}/ready"
-        answer = await self._ask(f"http://{LOOPBACK}:{port}").get(page, 2.0)
+        answer = await self._ask(f"http://{LOOPBACK}:{port}").model_page(2.0)
         if answer.ok and isinstance(answer.body, dict) and answer.body.get("ready") is True:
             self._good[port] = time.monotonic()
             return True

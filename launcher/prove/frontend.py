@@ -120,12 +120,26 @@ class Frontend:
                     )
         return found, ""
 
+    async def model_page(self, timeout_s: float = PROBE_S) -> Answer:
+        """Whether, and by how many workers, the model is served: its `ready` page; 404 where it is not known.
+
+        Who asks for it before the frontend lists the model writes an error into its log, several a second while an
+        engine loads. So the list is asked first.
+        """
+        listed = await self.get("/v1/models", timeout_s)
+        models = listed.body.get("data") if listed.ok and isinstance(listed.body, dict) else None
+        if isinstance(models, list):
+            names = [each.get("id") for each in models if isinstance(each, dict)]
+            if self.model not in names:
+                return Answer(404, None)
+        return await self.get(f"/v1/models/{quote(self.model, safe='')}/ready", timeout_s)
+
     async def routable(self) -> str:
         """Empty where the model can be routed to; else why not.
 
         `/v1/models` would list the name earlier, while requests still get 404 or 500.
         """
-        answer = await self.get(f"/v1/models/{quote(self.model, safe='')}/ready")
+        answer = await self.model_page()
         if answer.status == 404:
             return f"the frontend does not know {self.model} yet"
         if not answer.ok or not isinstance(answer.body, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +14,8 @@ from launcher.supervise.events import STOPPED, ProcessState, State
 
 STARTING_S = 0.25
 """Seconds between looks before the deployment is ready."""
+_PROGRESS = re.compile(r" is (?:starting|loading)(?: \([^)]*\))?")
+"""How far a start has come has lines of its own in the log (phases)."""
 SERVING_S = 2.0
 """Seconds between looks afterwards; a death or a recovery is looked at at once."""
 
@@ -84,7 +87,7 @@ class Readiness:
         if self.draining:
             reasons = ["draining"]
         was, self.ready = self.ready, not reasons
-        changed = reasons != self.reasons
+        changed = _told(reasons) != _told(self.reasons)
         self.reasons = reasons
         if self.ready and not was:
             if self.ready_at is None:
@@ -170,6 +173,11 @@ def describe(state: ProcessState) -> str:
     if state.state is State.READY:
         return f"{name} is unwell{why}"
     return f"{name} is {state.state.value}{f' ({state.phase})' if state.phase else ''}{why}"
+
+
+def _told(reasons: Sequence[str]) -> list[str]:
+    """What of the reasons is news where it changes."""
+    return [_PROGRESS.sub(" is loading", reason) for reason in reasons]
 
 
 def _short(reasons: list[str], most: int = 6) -> list[str]:

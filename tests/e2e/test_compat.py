@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.compat, pytest.mark.timeout(240)]
 def test_a_target_serves(release: str, target: str, state: Path) -> None:
     with Run(target, "--engine", "mocker", "--python", interpreter(release), state=state) as run:
         run.ready(180)
+        assert run.errors_of_the_start() == []
         assert run.chat("Hello")["usage"]["completion_tokens"] == 16
         assert list(run.stream("Hello"))[-1]["choices"][0]["finish_reason"] == "length"
         text = "the same long prompt " * 60

@@ -114,6 +114,10 @@ def test_logs_name_their_process(sim: Run) -> None:
     assert {"launcher", "frontend", "prefill-0", "prefill-1", "decode-0", "decode-1"} <= names
 
 
+def test_a_start_that_goes_well_writes_no_error(sim: Run) -> None:
+    assert sim.errors_of_the_start() == []
+
+
 def test_stopping_leaves_nothing(state: Path) -> None:
     with Run("sim", "--log-format", "json", state=state) as run:
         run.ready()

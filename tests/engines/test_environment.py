@@ -18,5 +18,7 @@ def test_noise_is_filtered_and_warnings_of_value_are_not(target: str) -> None:
         quiet = dict(module.split("=") for module in modules)
         assert level == "info"
         assert all(quiet[module] == "error" for module in NOISE)
+        # One line for each probe of a worker that loads.
+        assert quiet["tower_http::trace::on_failure"] == "off"
         # Gaps in the KV events, and events that cannot be read, are warnings of the publisher.
         assert not any("dynamo_llm::kv_router::publisher".startswith(module) for module in quiet)

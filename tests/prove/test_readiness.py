@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from launcher.plan.model import Role
 from launcher.prove.frontend import Answer
-from launcher.prove.readiness import describe
+from launcher.prove.readiness import Readiness, describe
 from launcher.supervise.events import ProcessState, State
 
 
@@ -59,3 +61,27 @@ def test_a_process_that_is_not_well_is_told_of_without_contradiction(
 )
 def test_an_answer_is_told_in_few_words(body: object, expected: str) -> None:
     assert str(Answer(503, body)) == expected
+
+
+def test_the_log_says_who_is_waited_for_and_not_each_phase_again() -> None:
+    said: list[str] = []
+    nobody: Any = None
+    readiness = Readiness(nobody, nobody, nobody, lambda: (), said.append)
+    for reasons in (
+        ["a is starting", "b is starting"],
+        ["a is loading (weights)", "b is starting"],
+        ["a is loading (graphs)", "b is loading (weights)"],
+        ["b is loading (graphs)"],
+        ["b died: killed by SIGKILL"],
+        ["b restarts in 0.5 s (killed by SIGKILL)"],
+        ["b is loading (weights)"],
+    ):
+        readiness._set(reasons)
+        assert readiness.reasons == reasons
+    assert said == [
+        "waiting for: a is starting; b is starting",
+        "waiting for: b is loading (graphs)",
+        "waiting for: b died: killed by SIGKILL",
+        "waiting for: b restarts in 0.5 s (killed by SIGKILL)",
+        "waiting for: b is loading (weights)",
+    ]

@@ -102,6 +102,11 @@ class Run:
             time.sleep(0.1)
         raise AssertionError(f"not ready in {timeout_s:g} s: {self.admin('/readyz')[1]}\n{self.log}")
 
+    def errors_of_the_start(self) -> list[str]:
+        """The lines of level ERROR until it was ready."""
+        ready = next(place for place, line in enumerate(self.lines) if " ready in " in line)
+        return [line for line in self.lines[:ready] if " ERROR " in line]
+
     def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the end; returns the exit code."""
         code = self.process.wait(timeout_s)
