@@ -188,6 +188,8 @@ class Watcher:
         return f"http://{self._plan.join.host}:{state.ports.get('system')}"
 
     async def _ask(self, silent: Sequence[ProcessState], states: Sequence[ProcessState]) -> None:
+        if (await self._frontend.model_page()).status == 404:
+            return  # no worker of it is known yet, or again
         instances, _ = await self._frontend.instances()
         host = self._plan.join.host
         numbers = {each.port: each.number for each in instances or () if each.host == host}

@@ -191,7 +191,8 @@ class Generator:
             reply.error = f"{type(error).__name__}: {str(error)[:160]}"
         if not reply.error and not reply.tokens:
             reply.error = "no token"
-        if not reply.ended:
+        if reply.error or not reply.ended:
+            # Not when it last had a token: that is long before where the worker hung.
             reply.ended = time.perf_counter() - self._zero
         self.load.replies.append(reply)
         return reply

@@ -99,6 +99,8 @@ class Stub:
     stuck: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     unlisted: bool = False
+    known: bool = True
+    """Whether the frontend knows the model."""
     done: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WORKERS, 5))
     held: dict[str, int] = field(default_factory=dict)
     requests: list[Mapping[str, Any]] = field(default_factory=list)
@@ -127,6 +129,9 @@ class Stub:
         if self.unlisted:
             return None, "no answer"
         return [Instance(place, "backend", "127.0.0.1", 100 + place) for place in self.names], ""
+
+    async def model_page(self) -> Answer:
+        return Answer(200 if self.known else 404, None)
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         self.requests.append(body)
@@ -193,6 +198,12 @@ def test_a_worker_that_is_not_routed_to_yet_is_not_blamed_for_errors() -> None:
     ]
     assert SETTLED_LOOKS > 1
     assert stub.looks(30) == []
+
+
+def test_nobody_is_asked_for_a_model_that_the_frontend_does_not_know() -> None:
+    stub = Stub(known=False)
+    assert stub.looks(10) == []
+    assert stub.requests == []
 
 
 def test_nothing_is_judged_while_we_are_late_ourselves_or_nobody_can_ask() -> None:
