@@ -328,9 +328,14 @@ def _raise_errors(report: Report) -> None:
 
 def wants_json(settings: Settings) -> bool:
     """Whether log lines are JSON objects: as asked, else text on a terminal and JSON in a container's log."""
-    if settings.log_format == "auto":
+    return json_log(settings.log_format)
+
+
+def json_log(asked: str) -> bool:
+    """The same for the bare setting, which is known before the others have been checked."""
+    if asked == "auto":
         return not sys.stdout.isatty() and (os.getpid() == 1 or "KUBERNETES_SERVICE_HOST" in os.environ)
-    return settings.log_format == "json"
+    return asked == "json"
 
 
 def wants_view(settings: Settings) -> tuple[bool, tuple[Finding, ...]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import time
 
 from launcher.cli import common, joining
 from launcher.cli import plan as plan_command
@@ -22,6 +25,22 @@ def run(args: argparse.Namespace) -> int:
     """Serve; returns the exit code of the run."""
     if args.dry_run:
         return plan_command.run(args)
+    try:
+        return _serve(args)
+    except LauncherError as error:
+        asked = getattr(args, "log_format", None) or os.environ.get("LAUNCHER_LOG_FORMAT", "auto")
+        if not common.json_log(asked):
+            raise
+        # Who reads a log of JSON lines shall not find the refusal among what it cannot read.
+        from launcher.supervise.logs import JsonFormat
+
+        for finding in error.findings:
+            line = JsonFormat().own(finding.severity.value, finding.line(), time.time())
+            print(line, end="", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def _serve(args: argparse.Namespace) -> int:
     if args.output is not None:
         raise LauncherError(
             Finding(
