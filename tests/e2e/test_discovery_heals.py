@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,17 +38,21 @@ def entries(run: Run, name: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_living_worker_s_entries_come_back(release: str, state: Path) -> None:
+@contextmanager
+def whole(release: str, state: Path) -> Iterator[tuple[Run, Callable[[], bool]]]:
+    """A deployment, and whether its frontend routes to all of it, decode-0 too; at the end nothing was restarted."""
     options = ("--python", interpreter(release)) if release else ()
     with Run("sim", *options, state=state) as run:
         run.ready(180)
-        whole, pids = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
+        counts, pids = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
         port = run.process_state("decode-0")["ports"]["rpc"]
+        yield run, lambda: port in listed(side(run)) and routed(side(run)) == counts
+        assert {each["name"]: each["pid"] for each in run.status()["processes"]} == pids
 
-        def seen() -> bool:
-            return port in listed(side(run)) and routed(side(run)) == whole
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_living_worker_s_entries_come_back(release: str, state: Path) -> None:
+    with whole(release, state) as (run, seen):
         with Load(run.url, run.model, streams=8, tokens=64) as load:
             time.sleep(1)
             for path in entries(run, "decode-0"):
@@ -57,26 +63,16 @@ def test_a_living_worker_s_entries_come_back(release: str, state: Path) -> None:
             requests = load.finish()
         assert len(requests) > 8
         assert [(each.outcome, each.detail) for each in bad(requests)] == []
-        assert {each["name"]: each["pid"] for each in run.status()["processes"]} == pids
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 def test_entries_that_say_nothing_are_written_anew(release: str, state: Path) -> None:
     """Only the frontend's own view shows that anything is wrong."""
-    options = ("--python", interpreter(release)) if release else ()
-    with Run("sim", *options, state=state) as run:
-        run.ready(180)
-        whole, pids = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
-        port = run.process_state("decode-0")["ports"]["rpc"]
-
-        def seen() -> bool:
-            return port in listed(side(run)) and routed(side(run)) == whole
-
+    with whole(release, state) as (run, seen):
         for path in entries(run, "decode-0"):
             path.write_text("{}")
         until(lambda: not seen(), "lost", HEALED_S)
         until(seen, "healed", HEALED_S)
         assert run.status()["discovery"]["healed"] == 1
-        assert {each["name"]: each["pid"] for each in run.status()["processes"]} == pids
         assert run.chat()["usage"]["completion_tokens"] == 16

@@ -16,6 +16,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from launcher.simmodel import MODEL_PATH
+
 REVISIONS = {
     "openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a",
     "openai/gpt-oss-20b": "6cee5e81ee83917806bbde320786a8fb61efebee",
@@ -46,29 +48,12 @@ TEMPLATE = (
 
 
 def config(layers: int, experts: int) -> dict[str, Any]:
-    """`config.json` of the model."""
-    return {
-        "architectures": ["GptOssForCausalLM"],
-        "attention_bias": True,
-        "attention_dropout": 0.0,
-        "eos_token_id": 200002,
-        "experts_per_token": 4,
-        "head_dim": 64,
-        "hidden_act": "silu",
-        "hidden_size": 2880,
-        "initial_context_length": 4096,
-        "initializer_range": 0.02,
-        "intermediate_size": 2880,
-        "layer_types": ["full_attention" if i % 2 else "sliding_attention" for i in range(layers)],
-        "max_position_embeddings": 131072,
-        "model_type": "gpt_oss",
-        "num_attention_heads": 64,
-        "num_experts_per_tok": 4,
+    """`config.json` of the model: that of the simulated one, cut to these sizes, with weights in MXFP4."""
+    whole: dict[str, Any] = json.loads((MODEL_PATH / "config.json").read_text())
+    return whole | {
+        "layer_types": whole["layer_types"][:layers],
         "num_hidden_layers": layers,
-        "num_key_value_heads": 8,
         "num_local_experts": experts,
-        "output_router_logits": False,
-        "pad_token_id": 199999,
         "quantization_config": {
             "modules_to_not_convert": [
                 "model.layers.*.self_attn",
@@ -78,22 +63,6 @@ def config(layers: int, experts: int) -> dict[str, Any]:
             ],
             "quant_method": "mxfp4",
         },
-        "rms_norm_eps": 1e-05,
-        "rope_scaling": {
-            "beta_fast": 32.0,
-            "beta_slow": 1.0,
-            "factor": 32.0,
-            "original_max_position_embeddings": 4096,
-            "rope_type": "yarn",
-            "truncate": False,
-        },
-        "rope_theta": 150000,
-        "router_aux_loss_coef": 0.9,
-        "sliding_window": 128,
-        "swiglu_limit": 7.0,
-        "tie_word_embeddings": False,
-        "use_cache": True,
-        "vocab_size": 201088,
     }
 
 
