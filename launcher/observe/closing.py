@@ -24,10 +24,13 @@ def closing(
     if code == Exit.KILLED:
         killed = dict.fromkeys(event.process for event in events if _was_killed(event))
         return f"{text}killed: {', '.join(killed) or 'everything'}", "warning"
+    # Killed, and the exit code is not that of a killed process: they had nothing in hand.
+    loading = [event.process for event in events if event.kind is Kind.KILLED]
     bad = {event.process: str(event.exit) for event in events if _was_bad(event)}
-    if bad:
-        return text + "; ".join(f"{name}: {how}" for name, how in bad.items()), "warning"
-    return text + "nothing was cut", "info"
+    told = [f"{name}: {how}" for name, how in bad.items() if name not in loading]
+    cut = "; ".join(told) or "nothing was cut"
+    killed = f", killed while loading: {', '.join(loading)}" if loading else ""
+    return f"{text}{cut}{killed}", "warning" if told else "info"
 
 
 def _was_killed(event: Event) -> bool:

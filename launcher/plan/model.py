@@ -63,6 +63,10 @@ class Stop:
         return self.leader_s + (self.group_s if self.group else 0.0)
 
 
+UNREADY = Stop(leader_s=3.0, group=True, group_s=2.0)
+"""For a process that has not been ready: it has nothing in hand, and an engine hears no SIGTERM until it has loaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A step of loading that a line of the process's log announces."""

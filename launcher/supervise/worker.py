@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from launcher.plan.model import Process, Role
+from launcher.plan.model import UNREADY, Process, Role
 
 from .aio import first_of
 from .child import SETTLE_S, Child
@@ -18,6 +18,7 @@ from .hooks import Shared
 from .policy import RestartBudget
 from .vigil import Vigil
 
+LOADING = "it was loading, and did not end by SIGTERM"
 HOOK_S = 5.0
 """How long a restart waits for `on_death`."""
 CANNOT_START = 127
@@ -47,7 +48,7 @@ class Worker:
         self.restarts = 0
         self.last_exit: ExitInfo | None = None
         self.killed = False
-        """Whether it had to be killed after being told to stop."""
+        """Whether it had to be killed after being told to stop, with what it may have had in hand."""
         self.ever_ready = asyncio.Event()
         self._shared = shared
         self._budget = RestartBudget(shared.policy, at_once=process.role is Role.FRONTEND)
@@ -220,10 +221,17 @@ class Worker:
         self._emit(Kind.DRAINING)
         if self._shared.killing:
             child.kill()
-        clean = await child.stop(self.process.stop, bound_s)
-        if self._stopping:
+        loading = self.ready_at is None
+        stop = (
+            min(UNREADY, self.process.stop, key=lambda each: each.total_s) if loading else self.process.stop
+        )
+        clean = await child.stop(stop, bound_s)
+        if self._stopping and not loading:
             self.killed = not clean
-        self._emit(Kind.DRAINED if clean else Kind.KILLED, exit=child.exit)
+        if clean:
+            self._emit(Kind.DRAINED, exit=child.exit)
+        else:
+            self._emit(Kind.KILLED, exit=child.exit, detail=LOADING if loading else "")
 
     # -- what the event loop and the vigil tell
 

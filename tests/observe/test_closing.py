@@ -35,6 +35,12 @@ def end(kind: Kind, code: int | None = 0, signal: int | None = None, name: str =
         (0, [end(Kind.EXITED, None, 11)], "exit code 0, decode-0: killed by SIGSEGV", "warning"),
         (0, [end(Kind.DRAINED, 1)], "exit code 0, decode-0: exit code 1", "warning"),
         (
+            0,
+            [end(Kind.EXITED, None, 9), end(Kind.KILLED, None, 9), end(Kind.DRAINED, name="events")],
+            "exit code 0, nothing was cut, killed while loading: decode-0",
+            "info",
+        ),
+        (
             5,
             [end(Kind.EXITED, None, 9), end(Kind.KILLED, None, 9)],
             "exit code 5, killed: decode-0",

@@ -438,6 +438,21 @@ def test_a_drain_deadline_kills_and_says_5(bench: Bench) -> None:
     assert bench.seen(Kind.DRAINED, "decode-1")
 
 
+def test_what_is_still_loading_is_not_waited_for_as_long_and_nothing_is_lost_with_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that loads hears no SIGTERM: its event loop waits for it."""
+    monkeypatch.setattr("launcher.supervise.worker.UNREADY", Stop(leader_s=0.2, group=True, group_s=0.1))
+
+    async def check(supervisor: Supervisor) -> None:
+        await soon(lambda: bench.pump.last_lines("decode-0"))
+
+    deaf = process("decode-0", DEAF, stop=Stop(leader_s=1000.0), health=Http("127.0.0.1", 9, "/health"))
+    assert supervised(bench, plan_of(deaf), check)[0] is Exit.OK
+    (end,) = bench.of(Kind.KILLED, "decode-0")
+    assert "loading" in end.detail
+
+
 def test_kill_ends_all_at_once(bench: Bench) -> None:
     async def check(supervisor: Supervisor) -> None:
         await soon(lambda: bench.pump.last_lines("frontend") and bench.pump.last_lines("decode-0"))

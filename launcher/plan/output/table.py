@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from launcher.plan.model import Plan, Process, mask_env
+from launcher.plan.model import UNREADY, Plan, Process, mask_env
 
 
 def render(plan: Plan) -> str:
@@ -71,3 +71,4 @@ def _deadlines(plan: Plan) -> Iterator[str]:
         yield f"  {at:6.1f} s  SIGTERM to {role}, at most {seconds:g} s"
         at += seconds
     yield f"  {at:6.1f} s  whatever is left is killed; the pod's grace period is {deadlines.grace_s:g} s"
+    yield f"  {UNREADY.total_s:6.1f} s  at most, from SIGTERM to the end of a process that is still loading"
