@@ -29,8 +29,8 @@ def closing(
     bad = {event.process: str(event.exit) for event in events if _was_bad(event)}
     told = [f"{name}: {how}" for name, how in bad.items() if name not in loading]
     cut = "; ".join(told) or "nothing was cut"
-    killed = f", killed while loading: {', '.join(loading)}" if loading else ""
-    return f"{text}{cut}{killed}", "warning" if told else "info"
+    unready = f", killed while loading: {', '.join(loading)}" if loading else ""
+    return f"{text}{cut}{unready}", "warning" if told else "info"
 
 
 def _was_killed(event: Event) -> bool:
