@@ -71,4 +71,4 @@ def _deadlines(plan: Plan) -> Iterator[str]:
         yield f"  {at:6.1f} s  SIGTERM to {role}, at most {seconds:g} s"
         at += seconds
     yield f"  {at:6.1f} s  whatever is left is killed; the pod's grace period is {deadlines.grace_s:g} s"
-    yield f"  {UNREADY.total_s:6.1f} s  at most, from SIGTERM to the end of a process that is still loading"
+    yield f"            a process that has not been ready yet: {UNREADY.total_s:g} s after its SIGTERM"
