@@ -111,3 +111,10 @@ def test_the_context_is_what_the_image_needs() -> None:
     mounted = re.findall(r"type=bind,source=([\w.]+)", DOCKERFILE)
     allowed = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
     assert allowed == {*sources, *mounted}
+
+
+def test_the_readme_names_the_engine_that_the_extra_brings() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    versions = {package["name"]: package["version"] for package in lock["package"]}
+    readme = (ROOT / "README.md").read_text()
+    assert f"Dynamo {versions['ai-dynamo']}, vLLM {versions['vllm']} and NIXL {versions['nixl']}" in readme
