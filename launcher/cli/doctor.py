@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.checks.output import table
 from launcher.checks.report import Report
-from launcher.cli import common, joining
+from launcher.cli import common, joining, planning
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.machine import Machine
 
@@ -53,9 +53,11 @@ def examine(loaded: common.Loaded) -> tuple[Report, Machine | None]:
     report = Report()
     machine: Machine | None = None
     try:
-        with common.planned(loaded, run_name=f"{loaded.resolved.target.name}.run", report=report) as planned:
+        with planning.planned(
+            loaded, run_name=f"{loaded.resolved.target.name}.run", report=report
+        ) as planned:
             machine = planned.machine
-            common.before_start(loaded, planned)
+            planning.before_start(loaded, planned)
     except LauncherError as error:
         known = {finding.what for finding in report.findings}
         unsaid = [finding for finding in error.findings if finding.what not in known]

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from launcher.cli import common, joining
+from launcher.cli import common, joining, planning
 from launcher.findings import Exit
 
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
         sys.stdout.write(explain.render(loaded.resolved))
         return Exit.OK
-    with common.planned(loaded, run_name=f"{loaded.resolved.target.name}.run") as planned:
+    with planning.planned(loaded, run_name=f"{loaded.resolved.target.name}.run") as planned:
         if args.output == "json":
             json.dump(planned.plan.to_json(), sys.stdout, indent=2)
             sys.stdout.write("\n")

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from launcher.cli import common, joining
+from launcher.cli import common, joining, planning
 from launcher.cli import plan as plan_command
 from launcher.findings import Finding, LauncherError
 
@@ -62,8 +62,8 @@ def _serve(args: argparse.Namespace) -> int:
             )
         )
     live, view_findings = common.wants_view(loaded.settings)
-    with common.planned(loaded) as planned:
-        common.check_start(loaded, planned)
+    with planning.planned(loaded) as planned:
+        planning.check_start(loaded, planned)
         # From here on there is a child; nothing heavy is imported before, because the parent keeps its memory.
         from launcher.supervise.init import run_as_init
 

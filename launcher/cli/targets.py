@@ -12,7 +12,7 @@ from launcher.checks import machine as machine_checks
 from launcher.checks import target as target_rules
 from launcher.checks.base import run_checks
 from launcher.checks.versions import INSTALLED
-from launcher.cli import common
+from launcher.cli import common, planning
 from launcher.findings import Exit, LauncherError, Severity
 from launcher.machine import Machine
 from launcher.plan import gpus
@@ -117,7 +117,7 @@ def describe(name: str, machine: Machine, settings: object) -> Row:
             run_dir="/run/launcher",
             cache_dir="/tmp",
             python=sys.executable,
-            dynamo=common.DEFAULT_DYNAMO,
+            dynamo=planning.DEFAULT_DYNAMO,
             native=target.engine.kind,
             json_logs=False,
             http_port=target.network.http_port,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher.checks import report as reports
-from launcher.cli import common
+from launcher.cli import common, planning
 from launcher.findings import LauncherError
 
 CPU_S = 1.0
@@ -47,7 +47,7 @@ def plan_or_findings(**values: Any) -> str:
         try:
             loaded = common.load(arguments)
             report = reports.Report()
-            with common.planned(loaded, run_name="fuzz", report=report) as planned:
+            with planning.planned(loaded, run_name="fuzz", report=report) as planned:
                 reports.before_start(
                     report, loaded.resolved, planned.plan, planned.machine, {}, planned.ignores
                 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import common
+from launcher.cli import planning
 from tests.support import plans
 from tests.support.runs import Run
 
@@ -21,9 +21,9 @@ def test_it_serves_without_a_home(state: Path) -> None:
 
 
 def test_what_counts_as_no_home(tmp_path: Path) -> None:
-    assert common.lost_home({"HOME": str(tmp_path)}) is None
-    assert common.lost_home({"HOME": "/dev/null"}) == "/dev/null"
-    assert common.lost_home({"HOME": str(tmp_path / "absent")}) == str(tmp_path / "absent")
+    assert planning.lost_home({"HOME": str(tmp_path)}) is None
+    assert planning.lost_home({"HOME": "/dev/null"}) == "/dev/null"
+    assert planning.lost_home({"HOME": str(tmp_path / "absent")}) == str(tmp_path / "absent")
 
 
 def test_only_then_the_run_is_the_home_and_the_models_stay(monkeypatch: pytest.MonkeyPatch) -> None:

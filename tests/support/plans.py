@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import common
+from launcher.cli import common, planning
 from launcher.plan.model import Plan, Process
 from launcher.target import catalog
 
@@ -29,10 +29,12 @@ MACHINES = {
 
 
 @contextlib.contextmanager
-def planned(target: str, *sets: str, machine: str | None = None, **options: Any) -> Iterator[common.Planned]:
+def planned(
+    target: str, *sets: str, machine: str | None = None, **options: Any
+) -> Iterator[planning.Planned]:
     """What `launcher plan --target TARGET --set ...` holds while it runs."""
     values = {"target": target, "set": list(sets), "machine": machine or MACHINES[target], **options}
-    with common.planned(common.load(argparse.Namespace(**values)), run_name=f"{target}.run") as result:
+    with planning.planned(common.load(argparse.Namespace(**values)), run_name=f"{target}.run") as result:
         yield result
 
 
