@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from launcher.cli import common
+from launcher.cli import planning
 from launcher.machine import Machine
 from launcher.plan.model import Role
 from tests.support.plans import plan
 
 
 def with_visible(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    monkeypatch.setattr(common, "machine_for", lambda settings: machine)
+    monkeypatch.setattr(planning, "machine_for", lambda settings: machine)
 
 
 def seen(machine: Machine, order: list[int], by: str) -> Machine:
