@@ -16,6 +16,7 @@ from launcher.frontdoor.door import FrontDoor
 from launcher.machine.sockets import listening, reachable
 from launcher.observe import listener
 from launcher.observe.closing import closing
+from launcher.observe.disks import Disks
 from launcher.observe.observer import Observer, Source
 from launcher.observe.view.live import View
 from launcher.plan.model import WORKER_ROLES, Plan, Process, Role
@@ -58,6 +59,7 @@ class Deployment:
         self._pump = pump
         self._view = view
         self.upkeep = Upkeep(plan, pump.log)
+        self._disks = Disks(Path(plan.run_dir), log_dir, pump.log)
         hooks = Hooks(
             respawn=lambda process, incarnation: respawn(self.door.marked(process), incarnation),
             on_event=self._on_event,
@@ -104,7 +106,10 @@ class Deployment:
         listeners = listener.listen(self.plan.admin_host, self.plan.admin_port)
         remove_signals = install_signals(self.supervisor)
         running = asyncio.create_task(self.supervisor.run(), name="supervisor")
-        helpers: list[asyncio.Task[Any]] = [asyncio.create_task(self.discovery.run(), name="discovery")]
+        helpers: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self.discovery.run(), name="discovery"),
+            asyncio.create_task(self._disks.run(), name="disks"),
+        ]
         witness: Witness | None = None
         try:
             launched = asyncio.create_task(self.supervisor.launched.wait())
@@ -188,7 +193,7 @@ class Deployment:
             "uptime_s": round(time.monotonic() - self.started_at, 3),
             "ready_s": self._ready_s(),
             "min_ready": dict(plan.min_ready),
-            "warnings": [finding.to_json() for finding in self._findings],
+            "warnings": [finding.to_json() for finding in (*self._findings, *self._disks.troubles.values())],
             "discovery": self.discovery.page() | {"healed": self.upkeep.healed},
             "pid": os.getpid(),
             "proofs": self._witness.prover.to_json() if self._witness is not None else [],
@@ -200,7 +205,12 @@ class Deployment:
         """After `run`: the last line and its level."""
         observer = self.observer
         return closing(
-            code, observer.history, self.supervisor.failure, observer.incidents.ended_by, time.monotonic()
+            code,
+            observer.history,
+            self.supervisor.failure,
+            observer.incidents.ended_by,
+            time.monotonic(),
+            self._disks.told(),
         )
 
     def _ready_s(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from launcher.control import SOCKET
 from launcher.control.server import ControlServer, Note, Refused
 from launcher.discovery.backend import Discovery
 from launcher.discovery.file import FileDiscovery
-from launcher.discovery.heal import Healer, Log
+from launcher.discovery.heal import Healer
 from launcher.discovery.view import unseen
 from launcher.engines.warm import Warmth
 from launcher.machine.release import released
 from launcher.plan.model import WORKER_ROLES, Plan, Process, Role
 from launcher.supervise.events import Event, Kind
+from launcher.supervise.logs import Log
 from launcher.supervise.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Upkeep:
         jobs: list[asyncio.Task[Any]] = [asyncio.create_task(asyncio.Event().wait(), name="until-cancelled")]
         # Other backends renew their own registrations, and know workers of other nodes.
         if isinstance(discovery, FileDiscovery):
+            discovery.blinded = partial(_again, supervisor)
             self._healer = Healer(frontend, supervisor.snapshot, discovery, supervisor.condemn, self._log)
             jobs.append(asyncio.create_task(self._healer.run(), name="healer"))
         if self._plan.canary is not None:
@@ -76,6 +79,13 @@ class Upkeep:
             for job in jobs:
                 job.cancel()
             await control.close()
+
+
+def _again(supervisor: Supervisor, why: str, whole: bool) -> None:
+    """Start those again that followed a folder which is gone, or, where all of the run's is, had sockets in it."""
+    for state in supervisor.snapshot():
+        if state.role is Role.FRONTEND or (whole and state.role is Role.HELPER):
+            supervisor.condemn(state.name, why)
 
 
 class Restart:

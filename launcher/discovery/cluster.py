@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from launcher.discovery import nodes, orphans
 from launcher.discovery.cards import Card, card
@@ -23,17 +23,12 @@ from launcher.discovery.etcd import Etcd, EtcdError, Pair
 from launcher.engines import events
 from launcher.plan.model import WORKER_ROLES, Plan
 from launcher.supervise.events import ProcessState
+from launcher.supervise.logs import Log
 
 LOOK_S = 1.0
 """Between looks at etcd."""
 LEAVE_S = 2.0
 """For taking back what this launcher told the others, at its end."""
-
-
-class Log(Protocol):
-    """A line of the launcher's log."""
-
-    def __call__(self, message: str, level: str = "info") -> None: ...
 
 
 class EtcdDiscovery:

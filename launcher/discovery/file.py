@@ -24,6 +24,7 @@ from typing import Any
 from launcher.discovery.cards import Card, cards
 from launcher.discovery.nodes import Remote
 from launcher.supervise.events import ProcessState
+from launcher.supervise.logs import Log
 
 TTL_S = 10.0
 """Age in seconds at which Dynamo expires an entry."""
@@ -57,7 +58,7 @@ class FileDiscovery:
         self,
         root: Path,
         listeners: Callable[[], Mapping[int, str]],
-        log: Callable[[str], None],
+        log: Log,
         well: Callable[[str], bool] = lambda name: True,
     ) -> None:
         """`listeners` says which process listens on which TCP port now; it is asked only about unknown ports. `well`
@@ -72,6 +73,11 @@ class FileDiscovery:
         self._living: set[str] = set()
         self._leaving: set[str] = set()
         self._aside: set[str] = set()
+        self.blinded: Callable[[str, bool], None] = lambda why, whole: None
+        """Called where the folder had to be made anew: who followed the old one hears of nothing any more. `whole`: the
+        run's folder too, with the sockets that were in it."""
+        self._trouble = ""
+        """Why no entry could be written, the last time it was tried."""
         self.restored = 0
         """Entries written back since the start."""
         self.withdrawn = 0
@@ -153,6 +159,7 @@ class FileDiscovery:
 
     def keep(self) -> None:
         """One round: touch what belongs to the living, write back what they lost, leave the rest to expire."""
+        self._make_anew()
         present = self._scan(resolve=True)
         now = time.time()
         for path, entry in list(self._entries.items()):
@@ -170,6 +177,25 @@ class FileDiscovery:
             else:
                 del self._entries[path]
 
+    def _make_anew(self) -> None:
+        """Where somebody removed the folder, as cleaners of /tmp do: the entries of the living, written again."""
+        gone = {entry.path.parent for entry in self._entries.values() if not entry.path.parent.is_dir()}
+        if not gone:
+            return
+        run = self._folder.parent
+        whole = not run.is_dir()
+        if whole:
+            run.mkdir(mode=0o700, parents=True)
+            gone = {run}
+        elif not self._root.is_dir():
+            gone = {self._folder if not self._folder.is_dir() else self._root}
+        written = [self._write(entry) for entry in self._entries.values() if entry.owner in self._living]
+        if not any(written):
+            return
+        why = f"{', '.join(map(str, sorted(gone)))} was removed while it was in use"
+        self._log(f"{why}: made it anew with {sum(written)} registrations", "error")
+        self.blinded(why, whole)
+
     def _meant(self, entry: Entry) -> bool:
         """Whether a missing entry may have been removed on purpose, rather than have expired."""
         now = time.monotonic()
@@ -182,11 +208,7 @@ class FileDiscovery:
     def restore(self, name: str) -> int:
         """Write the process's entries anew, as if it registered now. Returns how many."""
         mine = [entry for entry in self._entries.values() if entry.owner == name]
-        for entry in mine:
-            _remove(entry.path)
-        for entry in mine:
-            self._write(entry)
-        return len(mine)
+        return sum(self._write(entry) for entry in mine)
 
     def owners(self) -> dict[int, str]:
         """The processes by the ids that they registered with."""
@@ -250,13 +272,23 @@ class FileDiscovery:
 
     def _write(self, entry: Entry) -> bool:
         # Beside it first: a reader must never see half an entry.
-        temporary = self._root.parent / f".{os.getpid()}.restore"
+        temporary = self._folder / f".{os.getpid()}.restore"
         try:
+            # Also where somebody has removed the folder, as cleaners of /tmp do.
+            entry.path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(entry.text)
+            # Gone first, so that a watcher sees it come; and not before it can be written again.
+            _remove(entry.path)
             temporary.rename(entry.path)
         except OSError as error:
-            self._log(f"cannot restore the registration {entry.path.name}: {error}")
+            _remove(temporary)
+            if self._trouble != (trouble := error.strerror or str(error)):
+                self._log(f"cannot write registrations into {self._folder}: {trouble}", "error")
+            self._trouble = trouble
             return False
+        if self._trouble:
+            self._log(f"registrations can be written into {self._folder} again")
+        self._trouble = ""
         self.restored += 1
         return True
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from launcher.discovery.view import unseen
 from launcher.plan.model import WORKER_ROLES, Role
 from launcher.supervise.events import ProcessState
+from launcher.supervise.logs import Log
 
 if TYPE_CHECKING:
     # For types alone: it brings aiohttp, and a quarter of a second before the first child.
@@ -25,10 +26,6 @@ RESTORE_S = 15.0
 """Unseen for so long, both sides healthy: more than the 7 to 11 s that Dynamo 1.3.1 needs to route to a new worker."""
 RESTART_S = 60.0
 """Unseen for so long in spite of restored entries."""
-
-
-class Log(Protocol):
-    def __call__(self, message: str, level: str = "info") -> None: ...
 
 
 class Entries(Protocol):

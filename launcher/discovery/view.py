@@ -23,11 +23,14 @@ async def unseen(frontend: Frontend, states: Iterable[ProcessState]) -> list[str
     if instances is None:
         return None
     ports = {instance.port for instance in instances}
-    healthy = [state for state in states if state.healthy and state.role in WORKER_ROLES]
+    workers = [state for state in states if state.role in WORKER_ROLES]
+    healthy = [state for state in workers if state.healthy]
     missing = [state.name for state in healthy if state.ports.get("rpc") not in ports]
     counts = await routed(frontend)
     if counts is None:
-        return [state.name for state in healthy]
+        # Dynamo forgets a model while a whole role of it is away: no fault of the others, which are not to be restarted.
+        whole = {state.role for state in healthy} == {state.role for state in workers}
+        return [state.name for state in healthy] if whole else missing
     for role in WORKER_ROLES:
         names = [state.name for state in healthy if state.role is role]
         # A role that the page does not name is not judged: a release may count in other words.

@@ -13,13 +13,15 @@ AS_ASKED = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 def closing(
-    code: int, history: History, failure: Failure | None, incident: str, now: float
+    code: int, history: History, failure: Failure | None, incident: str, now: float, trouble: str = ""
 ) -> tuple[str, str]:
-    """The line and its level. `incident`: the file of the failure, where there is one; `now` in monotonic seconds."""
+    """The line and its level. `incident`: the file of the failure, where there is one; `now` in monotonic seconds;
+    `trouble`: what else is wrong, and may be why."""
     text = f"stopped after {history.drain.seconds(now):.1f} s: exit code {code}, "
     if failure is not None:
         why = f"{failure.process} failed: {failure.reason}" if failure.process else failure.reason
-        return f"{text}{why}{f'; incident {incident}' if incident else ''}", "error"
+        also = f"; {trouble}" if trouble else ""
+        return f"{text}{why}{also}{f'; incident {incident}' if incident else ''}", "error"
     events = [event for event in history.events if event.at >= (history.drain.began or 0.0)]
     if code == Exit.KILLED:
         killed = dict.fromkeys(event.process for event in events if _was_killed(event))

@@ -11,13 +11,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from launcher.plan.model import WORKER_ROLES, Role
 from launcher.prove import kv_routing, transfer
 from launcher.prove.claimed import COMPLETION, TOOL_CALL, Claimed
 from launcher.prove.proof import Outcome, Proof, failed
 from launcher.supervise.events import ProcessState
+from launcher.supervise.logs import Log
 
 RETRY_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 """Waits between tries of a proof that holds readiness back; the last one goes on for ever."""
@@ -25,12 +26,6 @@ WARN_TRIES = 2
 """Tries of a proof whose failure is only a warning: the first may have met a deployment that was still settling."""
 AGAIN_TRIES = len(RETRY_S)
 """The same after a restart: a new worker is healthy seconds before the frontend routes to it."""
-
-
-class Log(Protocol):
-    """A line of the launcher's log."""
-
-    def __call__(self, message: str, level: str = "info") -> None: ...
 
 
 @dataclass(slots=True)

@@ -233,7 +233,7 @@ class LogPump:
                 return
             except OSError as error:
                 self._files[process] = None
-                text = f"log file of {process} given up: {error}"
+                text = f"{self._log_dir / f'{process}.log'} ends here: {error.strerror or error}"
         self.writer.put(self._format.own("error", text, time.time()), 1, wait=False)
 
 

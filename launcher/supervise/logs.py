@@ -57,6 +57,12 @@ def _level(word: str) -> str:
     return _LEVELS.get(upper, upper.lower())
 
 
+class Log(Protocol):
+    """A line of the launcher's log."""
+
+    def __call__(self, message: str, level: str = "info") -> None: ...
+
+
 class Format(Protocol):
     """Turns lines of one process and stream into what stdout gets, each line ended by a newline."""
 

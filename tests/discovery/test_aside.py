@@ -23,7 +23,7 @@ def keeper(root: Path) -> tuple[FileDiscovery, list[Path]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(body))
         paths.append(path)
-    found = FileDiscovery(root, dict, lambda text: None)
+    found = FileDiscovery(root, dict, lambda message, level="info": None)
     found.joined("decode-0", [24001])
     found.joined("decode-1", [24002])
     found.keep()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,3 +77,24 @@ def test_entries_that_say_nothing_are_written_anew(release: str, state: Path) ->
         until(seen, "healed", HEALED_S)
         assert run.status()["discovery"]["healed"] == 1
         assert run.chat()["usage"]["completion_tokens"] == 16
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("what", ["discovery", pytest.param("", marks=pytest.mark.slow)])
+def test_a_folder_that_somebody_removed_is_made_anew(release: str, what: str, state: Path) -> None:
+    """As cleaners of /tmp do. The frontend followed the old one, and would learn of nothing any more."""
+    options = ("--python", interpreter(release)) if release else ()
+    with Run("sim", *options, state=state) as run:
+        run.ready(180)
+        counts, before = routed(side(run)), {each["name"]: each["pid"] for each in run.status()["processes"]}
+        (folder,) = state.glob("sim-*")
+        shutil.rmtree(folder / what)
+        until(lambda: "made it anew" in run.log, "made anew", RESTORED_S)
+        until(lambda: run.status()["ready"] and routed(side(run)) == counts, "healed", HEALED_S)
+        assert run.chat()["usage"]["completion_tokens"] == 16
+        after = {each["name"]: each["pid"] for each in run.status()["processes"]}
+        again = {name for name in after if after[name] != before[name]}
+        assert again == ({"frontend"} if what else {"frontend", "events"})
+        assert folder.stat().st_mode & 0o077 == 0
+        assert run.stop() == 0
+    assert not folder.exists()

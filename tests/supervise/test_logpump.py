@@ -199,7 +199,7 @@ def test_a_log_folder_that_fails_is_said_once_and_stops_nothing(tmp_path: Path) 
     made.feed(b"two\n")
     made.pump.close()
     text = made.text()
-    assert text.count("log file of decode-0 given up") == 1
+    assert text.count("decode-0.log ends here: ") == 1
     assert "one" in text
     assert "two" in text
     os.close(made.out)

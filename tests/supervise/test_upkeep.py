@@ -153,6 +153,13 @@ def test_the_frontends_pages_as_the_view_reads_them() -> None:
             assert await unseen(frontend, [seen]) == []
             assert await unseen(frontend, [seen, away]) == ["decode-1"]
             assert await unseen(frontend, [seen, dataclasses.replace(away, healthy=False)]) == []
+            # A model without a whole role is not known, and the other role's workers are not to be blamed for it.
+            known = pages.pop("/v1/models/m/ready")
+            prefill = dataclasses.replace(state("prefill-0"), ports={"rpc": 1})
+            loading = dataclasses.replace(state("decode-0"), healthy=False)
+            assert await unseen(frontend, [prefill, loading]) == []
+            assert await unseen(frontend, [prefill, state("decode-0")]) == ["prefill-0", "decode-0"]
+            pages["/v1/models/m/ready"] = known
             # Listed, but not yet counted: the newest is taken for the one.
             assert await unseen(frontend, [seen, state("decode-2", 9.0)]) == ["decode-2"]
         await runner.cleanup()

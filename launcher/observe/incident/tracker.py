@@ -60,6 +60,8 @@ class Incidents:
         self._waiting: dict[str, tuple[Case, dict[str, Any]]] = {}
         self._writer: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+        self._refused = ""
+        """Why the last incident could not be written."""
 
     def newest(self, count: int) -> list[dict[str, Any]]:
         """What /status lists: this run's, the newest first."""
@@ -169,8 +171,12 @@ class Incidents:
             try:
                 entry = await asyncio.to_thread(self._write, case, document)
             except Exception as error:  # a full disk must not end a deployment
-                self._log(f"cannot write the incident {id}: {type(error).__name__}: {error}", "error")
+                why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+                if why != self._refused:
+                    self._log(f"cannot write the incident {id}, nor others meanwhile: {why}", "error")
+                self._refused = why
                 continue
+            self._refused = ""
             self._known[id] = entry
             if id not in self._told:
                 self._told.add(id)
