@@ -210,7 +210,7 @@ class Deployment:
             self.supervisor.failure,
             observer.incidents.ended_by,
             time.monotonic(),
-            self._disks.told(),
+            "; ".join(filter(None, (observer.incidents.first_error, self._disks.told()))),
         )
 
     def _ready_s(self) -> float | None:

@@ -31,6 +31,9 @@ def test_a_worker_that_cannot_start_ends_the_run_with_its_own_words(state: Path)
     with Run("sim", "--set", "simulation.args.planner-profile-data=/nowhere", state=state) as run:
         assert run.wait(90) == 4
         assert "/nowhere" in run.log.rpartition("its last")[2]
+        (last,) = [line for line in run.lines if "stopped after" in line]
+        assert "first error of " in last
+        assert "/nowhere" in last
         assert run.admin_port
         assert not list(state.glob("sim-*"))
 

@@ -25,6 +25,8 @@ from launcher.supervise.events import Event, Kind, ProcessState
 CASCADE_S = 30.0
 """A failure this soon after another process's is taken for its consequence."""
 NOT_YET = ", not ready yet"
+LONGEST = 200
+"""Characters of an error in the last line of a run."""
 _GOES_ON = (Kind.EXITED, Kind.REAPED, Kind.SURVIVORS, Kind.RESTARTING, Kind.FAILED, Kind.HEALTHY)
 
 
@@ -72,6 +74,16 @@ class Incidents:
         """The file of what ended the run, once `close` has returned; empty where nothing did."""
         found = self._known.get(self._ended_by.id) if self._ended_by is not None else None
         return str(found["path"]) if found else ""
+
+    @property
+    def first_error(self) -> str:
+        """The first error line of what ended the run, and whose; empty where no log has one."""
+        if self._ended_by is None:
+            return ""
+        cause = self._document(self._ended_by)["first_cause"]
+        if "line" not in cause:
+            return ""
+        return self._masker.text(f"first error of {cause['process']}: {cause['line'][:LONGEST]}")
 
     def see(self, event: Event) -> None:
         """Open, follow or close a case."""
