@@ -28,7 +28,7 @@ async def unseen(frontend: Frontend, states: Iterable[ProcessState]) -> list[str
     missing = [state.name for state in healthy if state.ports.get("rpc") not in ports]
     counts = await routed(frontend)
     if counts is None:
-        # Dynamo forgets a model while a whole role of it is away: no fault of the others, and no reason to restart them.
+        # Dynamo forgets a model while a whole role of it is away: no fault of the others, no reason to restart them.
         whole = {state.role for state in healthy} == {state.role for state in workers}
         return [state.name for state in healthy] if whole else missing
     for role in WORKER_ROLES:
