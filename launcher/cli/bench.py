@@ -109,7 +109,9 @@ def run(args: argparse.Namespace) -> int:
     plans = {
         variant: _plan(args, variant, program) for variant in dict.fromkeys(step.variant for step in steps)
     }
-    sweep.claim(root, _identity(args, plans[steps[0].variant]))
+    sweep.claim(
+        root, _identity(args, plans[steps[0].variant]), "--out" if args.out is not None else "the default"
+    )
     _tell(f"results in {root}")
     points = sweep.measure(
         root, steps, lambda variant: Setup(plans[variant], _starter(args, variant, root)), _tell
@@ -134,7 +136,7 @@ def _plan(args: argparse.Namespace, variant: str, program: str) -> Plan:
     if args.trace is not None:
         from launcher.bench.trace import read
 
-        trace = read.read(Path(args.trace), limit=context_limit(target))
+        trace = read.read(Path(common.not_empty(args.trace, "--trace")), limit=context_limit(target))
         given, block, name = trace.rows, trace.block, Path(args.trace).name
         for finding in trace.findings:
             _tell(finding.line())
@@ -209,7 +211,7 @@ def _identity(args: argparse.Namespace, plan: Plan) -> dict[str, object]:
 
 def _folder(args: argparse.Namespace, name: str) -> Path:
     if args.out is not None:
-        return common.as_path(args.out)
+        return common.as_path(args.out, "--out")
     # In a pod the model cache is the volume that stays.
     base = Path(os.environ["HF_HOME"]) if os.environ.get("HF_HOME") else Path.cwd()
     return (base / "bench" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").absolute()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from launcher import outputs
 from launcher.cli import common
 from launcher.cli.trace import add_target_choice, number
 from launcher.findings import Exit, Finding, LauncherError
@@ -72,17 +73,16 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and show."""
     study = _study(args)
     floor = args.min_user if args.min_user is not None else FLOOR if study.workload.cache_hit else 0.0
-    predictions = _predict(args, study)
+    folder = None
     if args.out is not None:
-        folder = common.as_path(args.out)
+        folder = outputs.folder(common.as_path(args.out, "--out"), "--out")
+    predictions = _predict(args, study)
+    if folder is not None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             (folder / "simulate.json").write_text(report.dumps(study, predictions, floor), encoding="utf-8")
             (folder / "simulate.html").write_text(report.html(study, predictions, floor), encoding="utf-8")
         except OSError as error:
-            raise LauncherError(
-                Finding(code="write", what=f"cannot write {error.filename}: {error.strerror}", where="--out")
-            ) from None
+            raise outputs.cannot_write(folder, error, "--out") from None
         _tell(f"{folder}: simulate.json, simulate.html")
     if args.json:
         sys.stdout.write(report.dumps(study, predictions, floor))
@@ -108,7 +108,7 @@ def _study(args: argparse.Namespace) -> Study:
         )
     table, profile = None, None
     if args.timing is not None and args.timing.endswith(".npz"):
-        profile = common.as_path(args.timing)
+        profile = common.as_path(args.timing, "--timing")
         if not profile.is_file():
             raise LauncherError(
                 Finding(code="simulate-timing", what=f"{profile} is no file", where="--timing")
@@ -130,7 +130,7 @@ def _study(args: argparse.Namespace) -> Study:
         from launcher.bench.limits import context_limit
         from launcher.bench.trace import read
 
-        trace = read.read(Path(args.trace), limit=context_limit(target))
+        trace = read.read(Path(common.not_empty(args.trace, "--trace")), limit=context_limit(target))
         study.given, study.block = trace.rows, trace.block
         for finding in trace.findings:
             _tell(finding.line())

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from launcher import outputs
 from launcher.bench.limits import context_limit
 from launcher.bench.trace import figures, make, read, write
 from launcher.bench.trace.model import CONTEXT, DEFAULT_BLOCK, Shape
@@ -65,6 +66,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return _check(args, target)
     shape = shape_for(args, target)
+    path = None
+    if args.out != "-":
+        path = outputs.file(common.as_path(args.out, "--out"), "--out")
     began = time.monotonic()
     try:
         rows = make.make(shape)
@@ -72,17 +76,14 @@ def run(args: argparse.Namespace) -> int:
         raise LauncherError(Finding(code="trace-shape", what=str(error), where="the command line")) from None
     content = write.text(rows)
     achieved = figures.describe(rows, shape.block, shape.limit)
-    if args.out == "-":
+    if path is None:
         sys.stdout.write(content)
         print(achieved.text(), file=sys.stderr)
         return Exit.OK
-    path = common.as_path(args.out)
     try:
         digest = write.write(path, content)
     except OSError as error:
-        raise LauncherError(
-            Finding(code="write", what=f"cannot write {path}: {error.strerror}", where="--out")
-        ) from None
+        raise outputs.cannot_write(path, error, "--out") from None
     if args.json:
         json.dump({"file": str(path), "sha256": digest, **achieved.to_json()}, sys.stdout, indent=2)
         print()
