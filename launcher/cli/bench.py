@@ -24,9 +24,9 @@ from launcher.bench.point import load as load_point
 from launcher.bench.run import POINT, Plan
 from launcher.bench.service import READY_S, Attached, Service, Started
 from launcher.bench.sweep import Setup, Step
+from launcher.bench.trace.make import IN_MEMORY, MOST_REQUESTS
 from launcher.cli import common
-from launcher.cli.simulate import numbers
-from launcher.cli.trace import number
+from launcher.cli.numbers import number, numbers, real
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.settings import Settings
 
@@ -57,6 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     number(
         group,
         "--requests",
+        least=1,
+        most=MOST_REQUESTS,
+        why=IN_MEMORY,
         help="requests of each point (default: the target's, or 40 a session of a made trace)",
     )
     number(group, "--seed", help=f"of made trace and synthetic prompts (default: {SEED})")
@@ -70,9 +73,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--aiperf", metavar="PATH", help="AIPerf, where it is not beside this interpreter or on PATH"
     )
     group.add_argument("--tokenizer", metavar="NAME", help="default: the target's model")
-    number(group, "--client-processes", help="AIPerf's load generators (default: its own choice)")
+    number(group, "--client-processes", least=1, help="AIPerf's load generators (default: its own choice)")
     group.add_argument(
-        "--ready-timeout", type=float, default=READY_S, metavar="S", help="default: %(default)g"
+        "--ready-timeout", type=real(0), default=READY_S, metavar="S", help="default: %(default)g"
     )
     group = parser.add_argument_group("after")
     group.add_argument(
@@ -109,6 +112,9 @@ def run(args: argparse.Namespace) -> int:
     plans = {
         variant: _plan(args, variant, program) for variant in dict.fromkeys(step.variant for step in steps)
     }
+    for step in steps:
+        # Here, not at its turn: a deployment would be started first.
+        plans[step.variant].check(step.concurrency)
     sweep.claim(
         root, _identity(args, plans[steps[0].variant]), "--out" if args.out is not None else "the default"
     )
@@ -136,7 +142,9 @@ def _plan(args: argparse.Namespace, variant: str, program: str) -> Plan:
     if args.trace is not None:
         from launcher.bench.trace import read
 
-        trace = read.read(Path(common.not_empty(args.trace, "--trace")), limit=context_limit(target))
+        trace = read.read(
+            Path(common.not_empty(args.trace, "--trace")), "--trace", limit=context_limit(target)
+        )
         given, block, name = trace.rows, trace.block, Path(args.trace).name
         for finding in trace.findings:
             _tell(finding.line())
@@ -150,10 +158,10 @@ def _plan(args: argparse.Namespace, variant: str, program: str) -> Plan:
         given=given,
         given_name=name,
         **({"block": block} if block else {}),
-        requests=args.requests or None,
+        requests=args.requests,
         seed=args.seed if args.seed is not None else SEED,
         tokenizer=args.tokenizer,
-        processes=args.client_processes or None,
+        processes=args.client_processes,
         warmup=args.warmup if args.warmup is not None else workload.warmup_requests,
     )
 

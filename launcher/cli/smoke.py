@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.cli.addresses import addresses
+from launcher.cli.numbers import real
 from launcher.findings import Exit, Finding, LauncherError, did_you_mean
 from launcher.prove.proof import Outcome, Proof
 from launcher.settings import load as load_settings
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "LAUNCHER_ADMIN_HOST and LAUNCHER_TARGET say)",
     )
     parser.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=0.0, help="wait for ready at most so long"
+        "--wait", metavar="SECONDS", type=real(0), default=0.0, help="wait for ready at most so long"
     )
     parser.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
     parser.add_argument("--skip", metavar="CHECKS", help="all but these checks")

@@ -15,6 +15,7 @@ import urllib.request
 from typing import Any
 
 from launcher.cli.addresses import addresses
+from launcher.cli.numbers import real
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.settings import load as load_settings
 
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="the page /status as it is")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="of --watch")
+    parser.add_argument("--interval", type=real(0.1), default=1.0, metavar="SECONDS", help="of --watch")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             home = "\x1b[H\x1b[J" if sys.stdout.isatty() and not args.json else ""
             sys.stdout.write(home + _text(page, as_json=args.json, compact=True))
             sys.stdout.flush()
-            time.sleep(max(0.1, args.interval))
+            time.sleep(args.interval)
     except KeyboardInterrupt:
         return code
 
