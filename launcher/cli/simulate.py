@@ -15,10 +15,13 @@ from rich.console import Console
 
 from launcher import outputs
 from launcher.bench.trace.make import IN_MEMORY, MOST_REQUESTS
+from launcher.checks.report import placed
+from launcher.checks.versions import installed
 from launcher.cli import common
 from launcher.cli.numbers import number, numbers, real
 from launcher.cli.trace import add_target_choice
 from launcher.findings import Exit, Finding, LauncherError
+from launcher.machine import packages
 from launcher.settings import python_for
 from launcher.simulate import engines, report
 from launcher.simulate.predict import Case, Prediction
@@ -72,7 +75,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and show."""
-    study = _study(args)
+    loaded = common.load(args)
+    study = _study(args, loaded)
+    _check_python(study, loaded)
     floor = args.min_user if args.min_user is not None else FLOOR if study.workload.cache_hit else 0.0
     folder = None
     if args.out is not None:
@@ -98,8 +103,16 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _study(args: argparse.Namespace) -> Study:
-    loaded = common.load(args)
+def _check_python(study: Study, loaded: common.Loaded) -> None:
+    """The simulator is Dynamo's own: what a start says of an interpreter without it holds here too."""
+    found = list(installed.no_program(study.python))
+    code = Exit.USAGE if found else Exit.CHECK_FAILED
+    found = found or list(installed.no_dynamo(study.target, study.python, packages.versions(study.python)))
+    if found:
+        raise LauncherError([placed(each, loaded.resolved, loaded.given) for each in found], code)
+
+
+def _study(args: argparse.Namespace, loaded: common.Loaded) -> Study:
     target = loaded.resolved.target
     if target.workload is None:
         raise LauncherError(
