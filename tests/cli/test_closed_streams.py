@@ -35,6 +35,51 @@ def test_a_command_ends_as_ever(line: str, code: int) -> None:
     assert done.stdout == "" or "2>&-" in line
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--help",
+        "--version",
+        "plan --help",
+        "plan --target sim",
+        "plan --target sim --output json",
+        "serve --target sim --dry-run",
+        "targets",
+        "doctor --target sim --json",
+        "explain gpu-none",
+        "render --target h200-disagg",
+        "trace make --target h200-disagg --requests 100 --out -",
+    ],
+)
+def test_a_disk_that_is_full_is_one_line(words: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{LAUNCHER} {words} > /dev/full"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error") or "Error" in line]
+    assert errors == ["error[output]: cannot write to standard output: No space left on device"]
+
+
+def test_an_error_that_nobody_can_be_told_keeps_its_code() -> None:
+    words = ["sh", "-c", f"{LAUNCHER} --target nope 2> /dev/full"]
+    assert subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode == 2
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    line = f"(({LAUNCHER} plan --target h200-disagg --output json); echo $? >&2) | head -1"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr.splitlines()[-1] == "0"
+    assert "Exception" not in done.stderr
+
+
 @pytest.mark.e2e
 def test_it_serves_on(state: Path) -> None:
     port = next(number for number in range(28000, 32000) if free_everywhere(number))
