@@ -26,6 +26,7 @@ from launcher.bench.service import READY_S, Attached, Service, Started
 from launcher.bench.sweep import Setup, Step
 from launcher.bench.trace.make import IN_MEMORY, MOST_REQUESTS
 from launcher.cli import common
+from launcher.cli.addresses import http_url
 from launcher.cli.numbers import number, numbers, real
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.settings import Settings
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         return _compare(*args.compare)
     loaded = common.load(args)
     name = loaded.resolved.target.name
+    if args.url is not None:
+        args.url = http_url(args.url, "--url")
     if args.url is not None and args.vary is not None:
         raise _wrong(
             "--vary changes the deployment, and --url gives one that is not ours", "leave one of them out"

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _socket(args: argparse.Namespace) -> Path:
-    if args.url:
+    if args.url is not None:
         return Path(status.fetch(args.url)["plan"]["run_dir"]) / SOCKET
     loaded, _ = settings.load({"state_dir": Path(args.state_dir)} if args.state_dir else {})
     state = (loaded.state_dir or settings.default_state_dir()).absolute()
