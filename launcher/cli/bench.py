@@ -249,7 +249,7 @@ def _compare(before: str, after: str) -> int:
 
 
 def _points(folder: str) -> list[Point]:
-    root = Path(folder)
+    root = Path(common.not_empty(folder, "--compare"))
     files = sorted(root.rglob(POINT)) if root.is_dir() else [root]
     try:
         points = [load_point(path) for path in files]
