@@ -67,25 +67,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     # Imports make much garbage of no cycles: collecting meanwhile is a tenth of a dry run's time.
     gc.disable()
-    plain = sys.stdout
-    sys.stdout = cast("TextIO", Output(plain))
+    plain, plain_errors = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", Output(plain)), cast("TextIO", Errors(plain_errors))
+    code = int(Exit.OK)
     try:
         try:
-            return _told(arguments)
+            code = _told(arguments)
         finally:
             # Not at the interpreter's exit, where a failure is a complaint of Python's and exit code 120.
             sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # `launcher plan | head`: the reader has what it wanted.
         _write_no_more(plain)
-        return int(Exit.OK)
+        return code
     except OutputError as error:
         _write_no_more(plain)
         return _say(
             LauncherError(Finding(code="output", what=f"cannot write to standard output: {error.strerror}"))
         )
     finally:
-        sys.stdout = plain
+        sys.stdout, sys.stderr = plain, plain_errors
         gc.enable()
 
 
@@ -118,6 +120,26 @@ class Output:
         return getattr(self._plain, name)
 
 
+class Errors(Output):
+    """Standard error: where it takes nothing there is nobody to tell, and the exit code still says what was wrong."""
+
+    def write(self, text: str) -> int:
+        """Write the text, or not."""
+        with contextlib.suppress(OSError):
+            return self._plain.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As `write`."""
+        with contextlib.suppress(OSError):
+            self._plain.writelines(lines)
+
+    def flush(self) -> None:
+        """As `write`."""
+        with contextlib.suppress(OSError):
+            self._plain.flush()
+
+
 @contextlib.contextmanager
 def _of_output() -> Iterator[None]:
     try:
@@ -146,10 +168,9 @@ def _told(arguments: list[str]) -> int:
 
 
 def _say(error: LauncherError) -> int:
-    """One finding a line; returns the exit code, also where standard error takes nothing."""
+    """One finding a line; returns the exit code."""
     for finding in error.findings:
-        with contextlib.suppress(OSError):
-            print(finding.line(), file=sys.stderr)
+        print(finding.line(), file=sys.stderr)
     return int(error.exit_code)
 
 

@@ -118,9 +118,8 @@ def run(args: argparse.Namespace) -> int:
     for step in steps:
         # Here, not at its turn: a deployment would be started first.
         plans[step.variant].check(step.concurrency)
-    sweep.claim(
-        root, _identity(args, plans[steps[0].variant]), "--out" if args.out is not None else "the default"
-    )
+    by = "--out" if args.out is not None else "HF_HOME" if os.environ.get("HF_HOME") else "the default"
+    sweep.claim(root, _identity(args, plans[steps[0].variant]), by)
     _tell(f"results in {root}")
     points = sweep.measure(
         root, steps, lambda variant: Setup(plans[variant], _starter(args, variant, root)), _tell

@@ -66,9 +66,33 @@ def test_a_disk_that_is_full_is_one_line(words: str) -> None:
     assert errors == ["error[output]: cannot write to standard output: No space left on device"]
 
 
-def test_an_error_that_nobody_can_be_told_keeps_its_code() -> None:
-    words = ["sh", "-c", f"{LAUNCHER} --target nope 2> /dev/full"]
-    assert subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode == 2
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--target nope", 2),
+        ("plan --target h200-disagg --machine H200:4", 0),
+        ("doctor --target h200-agg", 3),
+    ],
+)
+def test_an_error_that_nobody_can_be_told_keeps_its_code(words: str, code: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{LAUNCHER} {words} 2> /dev/full"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(("words", "code"), [("plan --target h200-disagg", 0), ("nix", 2)])
+def test_a_reader_that_left_changes_no_code(words: str, code: int) -> None:
+    line = f"(sleep 0.2; ({LAUNCHER} {words}); echo $? >&2) | true"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr.splitlines()[-1] == str(code)
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
