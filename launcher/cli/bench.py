@@ -64,7 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="requests of each point (default: the target's, or 40 a session of a made trace)",
     )
     number(group, "--seed", help=f"of made trace and synthetic prompts (default: {SEED})")
-    number(group, "--warmup", help="warm-up requests, not measured (default: the target's)")
+    number(
+        group, "--warmup", most=MOST_REQUESTS, help="warm-up requests, not measured (default: the target's)"
+    )
     group = parser.add_argument_group("how")
     group.add_argument("--out", metavar="DIR", help="where everything is kept (default: bench/TARGET-TIME)")
     group.add_argument(

@@ -233,6 +233,11 @@ def not_empty(text: str, where: str) -> str:
     """The path as given. Raises LauncherError where it is empty: it would quietly mean the current folder."""
     if not text:
         raise LauncherError(
-            Finding(code="command-line", what="the path is empty", where=where, fix=". is the current folder")
+            Finding(
+                code="command-line",
+                what="the path is empty",
+                where=where,
+                fix="give one; . is the current folder",
+            )
         )
     return text

@@ -230,6 +230,7 @@ def test_a_bench_says_before_its_start_that_its_trace_cannot_be_made(
     [
         ("bench --ready-timeout nan", "--ready-timeout: 'nan' is no number"),
         ("bench --requests 0", "--requests: 0 is less than the least, 1"),
+        ("bench --warmup 99999999999", "--warmup: 99999999999 is more than the most, 1,000,000"),
         ("bench --client-processes 0", "--client-processes: 0 is less than the least, 1"),
         ("bench --sweep 64,x", "--sweep: '64,x' is no list of whole numbers"),
         ("simulate --requests 0", "--requests: 0 is less than the least, 1"),
