@@ -95,5 +95,5 @@ LABEL org.opencontainers.image.title="gpt-oss-launcher" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
 # In place of the base's nvidia_entrypoint.sh, which prints a banner and would stand between the runtime and PID 1.
+# No CMD: without words the launcher serves LAUNCHER_TARGET, or says that no target was named.
 ENTRYPOINT ["/opt/launcher/entrypoints/launcher"]
-CMD ["--help"]

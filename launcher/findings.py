@@ -19,7 +19,7 @@ class Exit(enum.IntEnum):
     OK = 0
     """Stopped as asked."""
     USAGE = 2
-    """The command line, environment or target is wrong; nothing was started."""
+    """The command line, environment or target is wrong, or standard output cannot be written; nothing was started."""
     CHECK_FAILED = 3
     """A check of the target, the plan or the machine failed; nothing was started."""
     PROCESS_FAILED = 4

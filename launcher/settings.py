@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from launcher.findings import Finding, LauncherError, did_you_mean, nearest, short
@@ -24,6 +25,16 @@ SERVICE_LINK = re.compile(
 RoleName = Literal["frontend", "prefill", "decode", "aggregated"]
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 PortNumber = Annotated[int, Field(ge=0, le=65535)]
+
+
+def _not_empty(value: Any) -> Any:
+    """Refuse the empty path: it would quietly mean the current folder."""
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("string_too_short", "empty", {"min_length": 1})
+    return value
+
+
+Place = Annotated[Path, BeforeValidator(_not_empty)]
 
 
 class Settings(BaseSettings):
@@ -46,10 +57,10 @@ class Settings(BaseSettings):
     """KV that moves from prefill to decode by TCP is an error."""
     log_format: Literal["auto", "text", "json"] = "auto"
     view: Literal["auto", "live", "plain"] = "auto"
-    log_dir: Path | None = None
-    state_dir: Path | None = None
-    cache_dir: Path | None = None
-    config_dir: Path | None = None
+    log_dir: Place | None = None
+    state_dir: Place | None = None
+    cache_dir: Place | None = None
+    config_dir: Place | None = None
     discovery: Literal["file", "etcd", "kubernetes"] = "file"
     """How the parts of the deployment find each other; past one node etcd or kubernetes."""
     etcd_endpoints: Word | None = None
@@ -68,7 +79,7 @@ class Settings(BaseSettings):
     """vLLM's prefill and decode on different nodes, which the public recipe calls unsupported."""
     restart_budget: Annotated[int, Field(ge=0, le=1000)] = 5
     """Restarts of one process within ten minutes; 0 ends the run with exit code 4 at the first death."""
-    python: Path | None = None
+    python: Place | None = None
     """The interpreter that has Dynamo and the engine, where it is not the launcher's own."""
     machine: Word | None = None
     """Plan for a machine that is not this one, such as `H200` or `B200:8`; only for commands that start nothing."""

@@ -12,6 +12,7 @@ from launcher import simmodel
 from launcher.bench.limits import context_limit, gpus
 from launcher.bench.trace import figures, write
 from launcher.bench.trace.model import DEFAULT_BLOCK, Row, ideal_hits
+from launcher.bench.trace.workload import check as workload_check
 from launcher.bench.trace.workload import rows as workload_rows
 from launcher.engines import registry
 from launcher.target.schema import Target, Workload
@@ -49,6 +50,12 @@ class Plan:
     @property
     def simulated(self) -> bool:
         return registry.worker_engine(self.target).simulated
+
+    def check(self, concurrency: int) -> None:
+        """Raise LauncherError where no trace can be made for a point."""
+        if self.given is None and self.workload.cache_hit:
+            count = self.requests or TRACE_ROUNDS * concurrency
+            workload_check(self.workload, count, concurrency, context_limit(self.target), self.seed)
 
     def rows(self, concurrency: int) -> list[Row]:
         """The requests of a point, without the sessions' names: AIPerf would put a session's whole prompts one behind

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher import outputs
 from launcher.findings import Finding, LauncherError
 
 from . import point as point_module
@@ -47,15 +48,21 @@ class Setup:
     """Gives the deployment, cleared or not; called at the variant's first point."""
 
 
-def claim(root: Path, identity: dict[str, object]) -> None:
-    """Take the folder for a sweep, or go on with the same one. Raises LauncherError where another is in it."""
-    root.mkdir(parents=True, exist_ok=True)
+def claim(root: Path, identity: dict[str, object], where: str = "--out") -> None:
+    """Take the folder for a sweep, or go on with the same one; `where` is what named it.
+
+    Raises LauncherError where it cannot be written, or another sweep is in it.
+    """
+    outputs.folder(root, where)
     state = root / STATE
     text = json.dumps(identity, indent=1, sort_keys=True) + "\n"
-    if not state.exists():
-        state.write_text(text, encoding="utf-8")
-        return
-    before = state.read_text(encoding="utf-8")
+    try:
+        if not state.exists():
+            state.write_text(text, encoding="utf-8")
+            return
+        before = state.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise outputs.cannot_write(state, error, where) from None
     if before == text:
         return
     try:
@@ -68,7 +75,7 @@ def claim(root: Path, identity: dict[str, object]) -> None:
         Finding(
             code="bench-other-sweep",
             what=f"{root} holds points of another benchmark: {', '.join(changed) or 'unreadable'} differ",
-            where="--out",
+            where=where,
             why="points of one report must be measured under the same conditions",
             fix="give another --out, or the same options as before",
         )

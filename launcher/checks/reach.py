@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -65,16 +66,22 @@ def get(
         return Answer(error=said(error))
 
 
-def said(error: Exception) -> str:
-    """An error in a few words."""
+def said(error: BaseException, within_s: float = TIMEOUT_S) -> str:
+    """An error in a few words; `within_s`: how long was waited."""
     if isinstance(error, TimeoutError):
-        return f"no answer within {TIMEOUT_S:g} s"
+        return f"no answer within {within_s:g} s"
     if message := getattr(error, "verify_message", ""):
         return f"certificate not trusted: {message}"
-    if isinstance(error, socket.gaierror):
-        return f"its name cannot be resolved ({error.strerror})"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
+    # aiohttp has the system's error inside its own.
+    inner = getattr(error, "os_error", error)
+    if isinstance(inner, socket.gaierror):
+        return f"its name cannot be resolved ({inner.strerror})"
+    if isinstance(inner, OSError) and inner.errno and not hasattr(inner, "library"):
+        # Not the text that came with it: asyncio's own speaks of a call that failed. An SSL error's number, though, is
+        # none of the system's.
+        return os.strerror(inner.errno).lower()
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror.lower()
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

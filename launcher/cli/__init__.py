@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 from launcher.findings import Exit, Finding, LauncherError, did_you_mean
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 COMMANDS: dict[str, str] = {
     "serve": "start a target's deployment and keep it serving (the default)",
@@ -42,6 +46,11 @@ class Parser(argparse.ArgumentParser):
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
 
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # argparse drops an OSError here: help that nobody got would look like help.
+        if message:
+            (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         fix = f"see {self.prog} --help"
         if message.startswith("unrecognized arguments:"):
@@ -58,20 +67,111 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     # Imports make much garbage of no cycles: collecting meanwhile is a tenth of a dry run's time.
     gc.disable()
+    plain, plain_errors = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = cast("TextIO", Output(plain)), cast("TextIO", Errors(plain_errors))
+    code = int(Exit.OK)
+    try:
+        try:
+            code = _told(arguments)
+        finally:
+            # Not at the interpreter's exit, where a failure is a complaint of Python's and exit code 120.
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # `launcher plan | head`: the reader has what it wanted.
+        _write_no_more(plain)
+        return code
+    except OutputError as error:
+        _write_no_more(plain)
+        return _say(
+            LauncherError(Finding(code="output", what=f"cannot write to standard output: {error.strerror}"))
+        )
+    finally:
+        sys.stdout, sys.stderr = plain, plain_errors
+        gc.enable()
+
+
+class OutputError(OSError):
+    """Standard output does not take what is written: a full disk behind it, for one."""
+
+
+class Output:
+    """Standard output, with a failure that is told from one of any other file."""
+
+    def __init__(self, plain: TextIO) -> None:
+        self._plain = plain
+
+    def write(self, text: str) -> int:
+        """Write the text; OutputError where it cannot be, BrokenPipeError where nobody reads any more."""
+        with _of_output():
+            return self._plain.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As `write`."""
+        with _of_output():
+            self._plain.writelines(lines)
+
+    def flush(self) -> None:
+        """As `write`."""
+        with _of_output():
+            self._plain.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+
+class Errors(Output):
+    """Standard error: where it takes nothing there is nobody to tell, and the exit code still says what was wrong."""
+
+    def write(self, text: str) -> int:
+        """Write the text, or not."""
+        with contextlib.suppress(OSError):
+            return self._plain.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As `write`."""
+        with contextlib.suppress(OSError):
+            self._plain.writelines(lines)
+
+    def flush(self) -> None:
+        """As `write`."""
+        with contextlib.suppress(OSError):
+            self._plain.flush()
+
+
+@contextlib.contextmanager
+def _of_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.errno, error.strerror or str(error)) from None
+
+
+def _write_no_more(stream: TextIO) -> None:
+    """What is still in the stream's buffer goes nowhere: Python would complain of it at its exit."""
+    with contextlib.suppress(OSError, ValueError):  # a test's stream has no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def _told(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except LauncherError as error:
-        for finding in error.findings:
-            print(finding.line(), file=sys.stderr)
-        return int(error.exit_code)
-    except BrokenPipeError:
-        # `launcher plan | head`: the reader has what it wanted. Keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.OK)
+        return _say(error)
     except KeyboardInterrupt:
         return 130
-    finally:
-        gc.enable()
+
+
+def _say(error: LauncherError) -> int:
+    """One finding a line; returns the exit code."""
+    for finding in error.findings:
+        print(finding.line(), file=sys.stderr)
+    return int(error.exit_code)
 
 
 def _open_streams() -> None:
@@ -99,22 +199,24 @@ def _dispatch(arguments: list[str]) -> int:
                     fix=did_you_mean(name, COMMANDS),
                 )
             )
-    elif not arguments or arguments[0] in ("-h", "--help"):
+    elif not arguments and "LAUNCHER_TARGET" not in os.environ:
+        from launcher import settings
+
+        settings.load({})  # a misspelt LAUNCHER_TARGET is said, not the lack of one
         _overview().print_help()
-        if arguments:
-            return int(Exit.OK)
         sys.stdout.flush()
         raise LauncherError(
             Finding(
                 code="target-missing",
                 what="no target was named",
                 where="the command line",
-                fix="launcher serve starts LAUNCHER_TARGET"
-                if os.environ.get("LAUNCHER_TARGET")
-                else "give --target NAME; launcher targets lists them",
+                fix="give --target NAME, or set LAUNCHER_TARGET; launcher targets lists them",
             )
         )
-    elif arguments[0] == "--version":
+    elif arguments and arguments[0] in ("-h", "--help"):
+        _overview().print_help()
+        return int(Exit.OK)
+    elif arguments and arguments[0] == "--version":
         from launcher import __version__
 
         print(f"launcher {__version__}")
@@ -131,7 +233,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _overview() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
-    return argparse.ArgumentParser(
+    return Parser(
         prog="launcher",
         usage="launcher [serve] --target NAME [options]\n       launcher COMMAND [options]",
         description="Turns a named target into a running deployment of gpt-oss-120b on NVIDIA Dynamo.",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from launcher import settings as settings_module
+from launcher.findings import Finding, LauncherError, short
 from launcher.target.resolve import resolve
 from launcher.target.schema import Network
 
@@ -48,3 +52,39 @@ def _url(host: str, port: int) -> str:
     if host == "::":
         host = "::1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def http_url(text: str, where: str) -> str:
+    """The URL of a server, as options give it: without an end of `/` or `/v1`, and with a scheme if it had none.
+
+    Raises LauncherError for what is none: who asks there would wait for a deployment that cannot come. A word alone is
+    none either, although it could be a host's name: nothing says that a server listens on its port 80.
+    """
+    url = text if "://" in text else f"http://{text}"
+    if not _is_http(url, port_needed=url != text):
+        raise LauncherError(
+            Finding(
+                code="command-line",
+                what=f"{short(repr(text))} is no URL",
+                where=where,
+                fix="http://HOST:PORT",
+            )
+        )
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def _is_http(url: str, *, port_needed: bool) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        if ":" in host:
+            ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    known = parts.scheme in ("http", "https") and not re.search(r"[\s\x00-\x1f\x7f]", url)
+    return (
+        known
+        and re.fullmatch(r"[\w.:%-]+", host) is not None
+        and port != 0
+        and not (port_needed and port is None)
+    )

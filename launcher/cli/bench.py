@@ -24,9 +24,10 @@ from launcher.bench.point import load as load_point
 from launcher.bench.run import POINT, Plan
 from launcher.bench.service import READY_S, Attached, Service, Started
 from launcher.bench.sweep import Setup, Step
+from launcher.bench.trace.make import IN_MEMORY, MOST_REQUESTS
 from launcher.cli import common
-from launcher.cli.simulate import numbers
-from launcher.cli.trace import number
+from launcher.cli.addresses import http_url
+from launcher.cli.numbers import number, numbers, real
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.settings import Settings
 
@@ -57,10 +58,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     number(
         group,
         "--requests",
+        least=1,
+        most=MOST_REQUESTS,
+        why=IN_MEMORY,
         help="requests of each point (default: the target's, or 40 a session of a made trace)",
     )
     number(group, "--seed", help=f"of made trace and synthetic prompts (default: {SEED})")
-    number(group, "--warmup", help="warm-up requests, not measured (default: the target's)")
+    number(
+        group, "--warmup", most=MOST_REQUESTS, help="warm-up requests, not measured (default: the target's)"
+    )
     group = parser.add_argument_group("how")
     group.add_argument("--out", metavar="DIR", help="where everything is kept (default: bench/TARGET-TIME)")
     group.add_argument(
@@ -70,9 +76,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--aiperf", metavar="PATH", help="AIPerf, where it is not beside this interpreter or on PATH"
     )
     group.add_argument("--tokenizer", metavar="NAME", help="default: the target's model")
-    number(group, "--client-processes", help="AIPerf's load generators (default: its own choice)")
+    number(group, "--client-processes", least=1, help="AIPerf's load generators (default: its own choice)")
     group.add_argument(
-        "--ready-timeout", type=float, default=READY_S, metavar="S", help="default: %(default)g"
+        "--ready-timeout", type=real(0), default=READY_S, metavar="S", help="default: %(default)g"
     )
     group = parser.add_argument_group("after")
     group.add_argument(
@@ -86,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         return _compare(*args.compare)
     loaded = common.load(args)
     name = loaded.resolved.target.name
+    if args.url is not None:
+        args.url = http_url(args.url, "--url")
     if args.url is not None and args.vary is not None:
         raise _wrong(
             "--vary changes the deployment, and --url gives one that is not ours", "leave one of them out"
@@ -109,7 +117,11 @@ def run(args: argparse.Namespace) -> int:
     plans = {
         variant: _plan(args, variant, program) for variant in dict.fromkeys(step.variant for step in steps)
     }
-    sweep.claim(root, _identity(args, plans[steps[0].variant]))
+    for step in steps:
+        # Here, not at its turn: a deployment would be started first.
+        plans[step.variant].check(step.concurrency)
+    by = "--out" if args.out is not None else "HF_HOME" if os.environ.get("HF_HOME") else "the default"
+    sweep.claim(root, _identity(args, plans[steps[0].variant]), by)
     _tell(f"results in {root}")
     points = sweep.measure(
         root, steps, lambda variant: Setup(plans[variant], _starter(args, variant, root)), _tell
@@ -134,7 +146,9 @@ def _plan(args: argparse.Namespace, variant: str, program: str) -> Plan:
     if args.trace is not None:
         from launcher.bench.trace import read
 
-        trace = read.read(Path(args.trace), limit=context_limit(target))
+        trace = read.read(
+            Path(common.not_empty(args.trace, "--trace")), "--trace", limit=context_limit(target)
+        )
         given, block, name = trace.rows, trace.block, Path(args.trace).name
         for finding in trace.findings:
             _tell(finding.line())
@@ -148,10 +162,10 @@ def _plan(args: argparse.Namespace, variant: str, program: str) -> Plan:
         given=given,
         given_name=name,
         **({"block": block} if block else {}),
-        requests=args.requests or None,
+        requests=args.requests,
         seed=args.seed if args.seed is not None else SEED,
         tokenizer=args.tokenizer,
-        processes=args.client_processes or None,
+        processes=args.client_processes,
         warmup=args.warmup if args.warmup is not None else workload.warmup_requests,
     )
 
@@ -209,7 +223,7 @@ def _identity(args: argparse.Namespace, plan: Plan) -> dict[str, object]:
 
 def _folder(args: argparse.Namespace, name: str) -> Path:
     if args.out is not None:
-        return common.as_path(args.out)
+        return common.as_path(args.out, "--out")
     # In a pod the model cache is the volume that stays.
     base = Path(os.environ["HF_HOME"]) if os.environ.get("HF_HOME") else Path.cwd()
     return (base / "bench" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").absolute()
@@ -236,7 +250,7 @@ def _compare(before: str, after: str) -> int:
 
 
 def _points(folder: str) -> list[Point]:
-    root = Path(folder)
+    root = Path(common.not_empty(folder, "--compare"))
     files = sorted(root.rglob(POINT)) if root.is_dir() else [root]
     try:
         points = [load_point(path) for path in files]

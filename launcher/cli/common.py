@@ -224,6 +224,20 @@ def wants_view(settings: Settings) -> tuple[bool, tuple[Finding, ...]]:
     return False, (warning,)
 
 
-def as_path(text: str) -> Path:
-    """A path given on the command line, absolute."""
-    return Path(text).expanduser().absolute()
+def as_path(text: str, where: str) -> Path:
+    """A path given on the command line, absolute. Raises LauncherError where it is empty."""
+    return Path(not_empty(text, where)).expanduser().absolute()
+
+
+def not_empty(text: str, where: str) -> str:
+    """The path as given. Raises LauncherError where it is empty: it would quietly mean the current folder."""
+    if not text:
+        raise LauncherError(
+            Finding(
+                code="command-line",
+                what="the path is empty",
+                where=where,
+                fix="give one; . is the current folder",
+            )
+        )
+    return text

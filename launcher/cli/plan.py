@@ -48,6 +48,6 @@ def run(args: argparse.Namespace) -> int:
             from launcher.plan.output import table
 
             sys.stdout.write(table.render(planned.plan))
-        for finding in planned.findings:
+        for finding in (*planned.findings, *planning.unfit(loaded, planned)):
             print(finding.line(), file=sys.stderr)
     return Exit.OK

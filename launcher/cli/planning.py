@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from launcher.checks.versions import releases
 from launcher.cli import joining
 from launcher.cli.common import Loaded, machine_for, wants_json
 from launcher.engines import events, vllm
-from launcher.findings import Finding, LauncherError
+from launcher.findings import Finding, LauncherError, Severity
 from launcher.machine import Machine
 from launcher.plan.build import Planner, Request
 from launcher.plan.model import Plan
@@ -125,6 +126,24 @@ def _vocabulary(target: Target) -> str:
     if target.engine.kind == "mocker" or harmony.VARIABLE in os.environ:
         return ""
     return harmony.find(os.environ).env().get(harmony.VARIABLE, "")
+
+
+def unfit(loaded: Loaded, planned: Planned) -> list[Finding]:
+    """What the doctor says of the GPUs of the machine that `--machine` names, as warnings; nothing without one.
+
+    A plan for a machine that has too few GPUs, or other ones, can be looked at, but shall not look right.
+    """
+    if loaded.settings.machine is None:
+        return []
+    from launcher.checks import report as reports
+    from launcher.checks.machine import IMAGINED
+    from launcher.plan.build import here
+
+    resolved, plan = loaded.resolved, planned.plan
+    found = run_checks(IMAGINED, here(resolved.target, plan.join), plan, planned.machine)
+    kept, ignored = planned.ignores.sift(reports.placed(each, resolved, loaded.given) for each in found)
+    warnings = [dataclasses.replace(each, severity=Severity.WARNING) for each in kept]
+    return warnings + [each.as_warning() for each in ignored]
 
 
 def check_start(loaded: Loaded, planned: Planned) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from launcher import outputs
 from launcher.cli import common
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.kubernetes.options import Options
@@ -65,23 +66,24 @@ def run(args: argparse.Namespace) -> int:
         claim=args.claim,
         url=args.url,
     )
+    root = common.as_path(args.write, "--write") if args.write is not None else None
     if args.all:
-        return _write_all(args, options)
+        return _write_all(args, root, options)
     wanted = _wanted(common.load(args), options)
-    if args.write is None:
+    if root is None:
         sys.stdout.write(render(wanted, args.kind or "pod"))
     elif args.kind is None:
-        _write(Path(args.write), wanted, dict(render_all(wanted)))
+        _write(root, wanted, dict(render_all(wanted)))
     else:
         file = KINDS[args.kind].file or f"{args.kind}.yaml"
-        _write(Path(args.write), wanted, {file: render(wanted, args.kind)})
+        _write(root, wanted, {file: render(wanted, args.kind)})
     return Exit.OK
 
 
-def _write_all(args: argparse.Namespace, options: Options) -> int:
+def _write_all(args: argparse.Namespace, root: Path | None, options: Options) -> int:
     single = ("target", "set", "engine", "machine", "name", "url", "kind", "config_dir")
     given = [name.replace("_", "-") for name in single if getattr(args, name, None)]
-    if args.write is None or given:
+    if root is None or given:
         raise LauncherError(
             Finding(
                 code="command-line",
@@ -94,7 +96,7 @@ def _write_all(args: argparse.Namespace, options: Options) -> int:
         # The targets as they are: nothing of this shell's environment gets in.
         resolved = resolve(name)
         wanted = Wanted(resolved, resolved.target.engine.kind, options)
-        _write(Path(args.write), wanted, dict(render_all(wanted)))
+        _write(root, wanted, dict(render_all(wanted)))
     return Exit.OK
 
 
@@ -105,9 +107,7 @@ def _write(root: Path, wanted: Wanted, files: dict[str, str]) -> None:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LauncherError(
-            Finding(code="write", what=f"cannot write {error.filename}: {error.strerror}", where="--write")
-        ) from None
+        raise outputs.cannot_write(Path(error.filename or folder), error, "--write") from None
     print(f"{folder}: {', '.join(files)}", file=sys.stderr)
 
 

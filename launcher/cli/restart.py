@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _socket(args: argparse.Namespace) -> Path:
-    if args.url:
+    if args.url is not None:
         return Path(status.fetch(args.url)["plan"]["run_dir"]) / SOCKET
-    loaded, _ = settings.load({"state_dir": Path(args.state_dir)} if args.state_dir else {})
+    loaded, _ = settings.load({"state_dir": args.state_dir} if args.state_dir is not None else {})
     state = (loaded.state_dir or settings.default_state_dir()).absolute()
     return state / args.run / SOCKET if args.run else client.find(state)

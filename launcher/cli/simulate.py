@@ -13,9 +13,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from launcher import outputs
+from launcher.bench.trace.make import IN_MEMORY, MOST_REQUESTS
+from launcher.checks.report import placed
+from launcher.checks.versions import installed
 from launcher.cli import common
-from launcher.cli.trace import add_target_choice, number
+from launcher.cli.numbers import number, numbers, real
+from launcher.cli.trace import add_target_choice
 from launcher.findings import Exit, Finding, LauncherError
+from launcher.machine import packages
 from launcher.settings import python_for
 from launcher.simulate import engines, report
 from launcher.simulate.predict import Case, Prediction
@@ -32,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--trace", metavar="FILE", help="a Mooncake trace (default: one made from the target's workload)"
     )
-    number(group, "--requests", help="length of the made trace")
+    number(group, "--requests", least=1, most=MOST_REQUESTS, why=IN_MEMORY, help="length of the made trace")
     number(group, "--seed", help="of the made trace (default: the target's)")
     group.add_argument(
         "--concurrency", metavar="N,N", type=numbers, help="default: the target's, half and twice that"
@@ -53,14 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--accept-length",
         type=float,
-        default=engines.ACCEPT_LENGTH,
         metavar="TOKENS",
-        help="tokens that a step of speculative decoding yields (default: %(default)s, the page's)",
+        help=f"tokens that a step of speculative decoding yields (default: {engines.ACCEPT_LENGTH:g}, the page's)",
     )
     group = parser.add_argument_group("what to show")
     group.add_argument(
         "--min-user",
-        type=float,
+        type=real(0),
         metavar="TOK_S",
         help=f"tok/s that each user should get (default: {FLOOR:g} for traces)",
     )
@@ -70,19 +75,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and show."""
-    study = _study(args)
+    loaded = common.load(args)
+    study = _study(args, loaded)
+    _check_python(study, loaded)
     floor = args.min_user if args.min_user is not None else FLOOR if study.workload.cache_hit else 0.0
-    predictions = _predict(args, study)
+    folder = None
     if args.out is not None:
-        folder = common.as_path(args.out)
+        folder = outputs.folder(common.as_path(args.out, "--out"), "--out")
+    predictions = _predict(args, study)
+    if folder is not None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             (folder / "simulate.json").write_text(report.dumps(study, predictions, floor), encoding="utf-8")
             (folder / "simulate.html").write_text(report.html(study, predictions, floor), encoding="utf-8")
         except OSError as error:
-            raise LauncherError(
-                Finding(code="write", what=f"cannot write {error.filename}: {error.strerror}", where="--out")
-            ) from None
+            raise outputs.cannot_write(folder, error, "--out") from None
         _tell(f"{folder}: simulate.json, simulate.html")
     if args.json:
         sys.stdout.write(report.dumps(study, predictions, floor))
@@ -97,8 +103,16 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _study(args: argparse.Namespace) -> Study:
-    loaded = common.load(args)
+def _check_python(study: Study, loaded: common.Loaded) -> None:
+    """The simulator is Dynamo's own: what a start says of an interpreter without it holds here too."""
+    found = list(installed.no_program(study.python))
+    code = Exit.USAGE if found else Exit.CHECK_FAILED
+    found = found or list(installed.no_dynamo(study.target, study.python, packages.versions(study.python)))
+    if found:
+        raise LauncherError([placed(each, loaded.resolved, loaded.given) for each in found], code)
+
+
+def _study(args: argparse.Namespace, loaded: common.Loaded) -> Study:
     target = loaded.resolved.target
     if target.workload is None:
         raise LauncherError(
@@ -108,7 +122,7 @@ def _study(args: argparse.Namespace) -> Study:
         )
     table, profile = None, None
     if args.timing is not None and args.timing.endswith(".npz"):
-        profile = common.as_path(args.timing)
+        profile = common.as_path(args.timing, "--timing")
         if not profile.is_file():
             raise LauncherError(
                 Finding(code="simulate-timing", what=f"{profile} is no file", where="--timing")
@@ -122,21 +136,44 @@ def _study(args: argparse.Namespace) -> Study:
         python=python_for(loaded.settings),
         table=table,
         profile=profile,
-        accepted=args.accept_length,
-        requests=args.requests or None,
+        accepted=engines.ACCEPT_LENGTH if args.accept_length is None else args.accept_length,
+        requests=args.requests,
         seed=args.seed if args.seed is not None else target.workload.seed,
     )
+    _check_accepted(study, given=args.accept_length is not None)
     if args.trace is not None:
         from launcher.bench.limits import context_limit
         from launcher.bench.trace import read
 
-        trace = read.read(Path(args.trace), limit=context_limit(target))
+        trace = read.read(
+            Path(common.not_empty(args.trace, "--trace")), "--trace", limit=context_limit(target)
+        )
         study.given, study.block = trace.rows, trace.block
         for finding in trace.findings:
             _tell(finding.line())
     elif target.workload.trace_block:
         study.block = target.workload.trace_block
     return study
+
+
+def _check_accepted(study: Study, *, given: bool) -> None:
+    """A step yields one token at least, and at most those that it checks. Raises LauncherError for other figures."""
+    most = study.drafts + 1
+    if not given and (study.drafts == 0 or study.profile is not None):
+        return  # it counts for nothing
+    # So, and not as a pair of comparisons: NaN is in no range.
+    if not 1 <= study.accepted <= most:
+        raise LauncherError(
+            Finding(
+                code="simulate-accepted",
+                what=f"a step cannot yield {study.accepted:g} tokens",
+                where="--accept-length" if given else "the default",
+                why=f"it checks {study.drafts} draft tokens and adds one of its own"
+                if study.drafts
+                else f"{study.target.name} decodes without drafts, one token a step",
+                fix=f"--accept-length from 1 to {most}" if study.drafts else "leave --accept-length out",
+            )
+        )
 
 
 def _predict(args: argparse.Namespace, study: Study) -> list[Prediction]:
@@ -154,6 +191,9 @@ def _predict(args: argparse.Namespace, study: Study) -> list[Prediction]:
         )
     usual = study.workload.concurrency
     levels = args.concurrency or sorted({max(1, usual // 2), usual, usual * 2})
+    for concurrency in levels:
+        # Here, not at its turn: the cases before it take minutes.
+        study.check(concurrency)
     routers = args.router or list(ROUTERS)
     first = usual if usual in levels else levels[0]
     router = study.router if study.router in routers else routers[0]
@@ -185,16 +225,6 @@ def _run(study: Study, cases: list[Case]) -> list[Prediction]:
             f"{prediction.duration_s:.0f} simulated s, {prediction.cpu_s:.1f} CPU-s)"
         )
     return found
-
-
-def numbers(text: str) -> list[int]:
-    """An option's list of whole numbers from 1 on, in rising order."""
-    found = [int(part) for part in text.split(",") if part.strip()]
-    if not found or min(found) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of whole numbers from 1 on, such as 64,128,256"
-        )
-    return sorted(set(found))
 
 
 def _tell(line: str) -> None:

@@ -13,7 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.cli.addresses import addresses
+from launcher.cli.addresses import addresses, http_url
+from launcher.cli.numbers import real
 from launcher.findings import Exit, Finding, LauncherError, did_you_mean
 from launcher.prove.proof import Outcome, Proof
 from launcher.settings import load as load_settings
@@ -36,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "LAUNCHER_ADMIN_HOST and LAUNCHER_TARGET say)",
     )
     parser.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=0.0, help="wait for ready at most so long"
+        "--wait", metavar="SECONDS", type=real(0), default=0.0, help="wait for ready at most so long"
     )
     parser.add_argument("--only", metavar="CHECKS", help="these checks only, separated by commas")
     parser.add_argument("--skip", metavar="CHECKS", help="all but these checks")
@@ -124,17 +125,19 @@ def _names(text: str | None) -> list[str]:
 
 async def _subject(args: argparse.Namespace, session: Any) -> Subject:
     """Where the API is: as given, or as the launcher of this machine says."""
-    model, admin = args.model, args.admin
-    api = args.url
+    model = args.model
+    # Here, not where one is asked: a wrong one is wrong whether it is needed or not.
+    api = http_url(args.url, "--url") if args.url is not None else None
+    admin = http_url(args.admin, "--admin") if args.admin is not None else None
     if args.target is not None:
         from launcher.target.resolve import resolve
 
         model = model or resolve(args.target).target.model.name
     load_settings({})  # a misspelt LAUNCHER_ variable is said here too
     if api is not None and args.admin is None and args.target is None:
-        return Subject(_with_scheme(api), model)
+        return Subject(api, model)
     known = addresses(args.target)
-    admin = _with_scheme(admin or known.admin)
+    admin = admin or known.admin
     deadline = time.monotonic() + args.wait
     while True:
         status, why = await _status(session, admin)
@@ -142,12 +145,12 @@ async def _subject(args: argparse.Namespace, session: Any) -> Subject:
             break
         if time.monotonic() >= deadline:
             if api is not None or known.api_given:
-                return Subject(_with_scheme(api or known.api), model)
+                return Subject(api or known.api, model)
             raise LauncherError(
                 Finding(
                     "no-launcher",
                     f"no launcher answers at {admin}: {why}",
-                    where="--admin" if args.admin else known.admin_set_by,
+                    where="--admin" if args.admin is not None else known.admin_set_by,
                     fix="give the API with --url, or the admin server with --admin URL",
                 ),
                 Exit.CHECK_FAILED,
@@ -155,7 +158,7 @@ async def _subject(args: argparse.Namespace, session: Any) -> Subject:
         await asyncio.sleep(0.5)
     plan = status.get("plan") or {}
     return Subject(
-        url=_with_scheme(api or status["url"]),
+        url=api or status["url"],
         model=model or status.get("model"),
         admin=admin,
         engine=status.get("engine") or "",
@@ -192,12 +195,3 @@ async def _first_model(client: Any) -> str:
         ),
         Exit.CHECK_FAILED,
     )
-
-
-def _with_scheme(url: str) -> str:
-    text = url if "://" in url else f"http://{url}"
-    if not text.startswith(("http://", "https://")) or not text.partition("://")[2].strip("/"):
-        raise LauncherError(
-            Finding("command-line", f"{url!r} is no URL", where="--url", fix="http://HOST:PORT")
-        )
-    return text.rstrip("/").removesuffix("/v1")

@@ -14,7 +14,9 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from launcher.cli.addresses import addresses
+from launcher.checks.reach import said
+from launcher.cli.addresses import addresses, http_url
+from launcher.cli.numbers import real
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.settings import load as load_settings
 
@@ -33,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="the page /status as it is")
     parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="of --watch")
+    parser.add_argument("--interval", type=real(0.1), default=1.0, metavar="SECONDS", help="of --watch")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,27 +57,28 @@ def run(args: argparse.Namespace) -> int:
             home = "\x1b[H\x1b[J" if sys.stdout.isatty() and not args.json else ""
             sys.stdout.write(home + _text(page, as_json=args.json, compact=True))
             sys.stdout.flush()
-            time.sleep(max(0.1, args.interval))
+            time.sleep(args.interval)
     except KeyboardInterrupt:
         return code
 
 
 def fetch(url: str, where: str = "--url") -> dict[str, Any]:
     """The page /status; `where` is what gave the address. Raises LauncherError where there is none."""
-    address = url if "://" in url else f"http://{url}"
+    address = http_url(url, where)
     # Without a proxy: the admin server is on this machine or in this cluster.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address.rstrip("/") + "/status", timeout=TIMEOUT_S) as response:
+        with opener.open(address + "/status", timeout=TIMEOUT_S) as response:
             page = json.loads(response.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         raise _unreachable(
             where, f"{url} answers {error.code}, so it is not a launcher's admin server"
         ) from None
     except urllib.error.URLError as error:
-        raise _unreachable(where, f"nothing answers at {url}: {error.reason}") from None
+        reason = error.reason if isinstance(error.reason, str) else said(error.reason, TIMEOUT_S)
+        raise _unreachable(where, f"nothing answers at {url}: {reason}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise _unreachable(where, f"no answer from {url}: {error or type(error).__name__}") from None
+        raise _unreachable(where, f"no answer from {url}: {said(error, TIMEOUT_S)}") from None
     except ValueError:
         raise _unreachable(where, f"what {url} answers is not a launcher's status") from None
     if not isinstance(page, dict) or "processes" not in page:

@@ -36,7 +36,8 @@ class Row:
     name: str
     title: str = ""
     engine: str = ""
-    gpus: int = 0
+    gpus: int | None = None
+    """None where the target cannot be read."""
     gpu: list[str] = field(default_factory=list)
     arch: str | None = None
     model: str = ""
@@ -87,6 +88,8 @@ def _what(row: Row) -> str:
 
 
 def _gpus(row: Row) -> str:
+    if row.gpus is None:
+        return "-"
     return f"{row.gpus}x {'/'.join(row.gpu)}" if row.gpus else "none"
 
 

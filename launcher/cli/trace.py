@@ -7,12 +7,13 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
+from launcher import outputs
 from launcher.bench.limits import context_limit
 from launcher.bench.trace import figures, make, read, write
 from launcher.bench.trace.model import CONTEXT, DEFAULT_BLOCK, Shape
 from launcher.cli import common
+from launcher.cli.numbers import number
 from launcher.findings import Exit, Finding, LauncherError
 from launcher.target.schema import Target, Workload
 
@@ -28,20 +29,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     maker.add_argument(
         "--out", metavar="FILE", required=True, help="where to write it; - for standard output"
     )
-    number(maker, "--requests", help=f"default: {ROUNDS} for each session at work")
-    number(maker, "--active", help="sessions at work at once (default: the target's concurrency)")
-    number(maker, "--isl", help="mean input tokens (default: the target's)")
-    number(maker, "--osl", help="mean output tokens (default: the target's)")
+    number(
+        maker,
+        "--requests",
+        least=1,
+        most=make.MOST_REQUESTS,
+        why=make.IN_MEMORY,
+        help=f"default: {ROUNDS} for each session at work",
+    )
+    number(maker, "--active", least=1, help="sessions at work at once (default: the target's concurrency)")
+    number(maker, "--isl", least=1, help="mean input tokens (default: the target's)")
+    number(maker, "--osl", least=1, help="mean output tokens (default: the target's)")
     maker.add_argument(
         "--hit", type=float, metavar="SHARE", help="share of input tokens in a warm cache, such as 0.9"
     )
-    number(maker, "--block", help=f"tokens of a hash block (default: the target's, or {DEFAULT_BLOCK})")
+    number(
+        maker, "--block", least=1, help=f"tokens of a hash block (default: the target's, or {DEFAULT_BLOCK})"
+    )
     number(
         maker,
         "--shared",
         help="tokens of the prefix that all sessions share (default: five eighths of the input)",
     )
-    number(maker, "--limit", help="context length (default: the target's)")
+    number(maker, "--limit", least=1, help="context length (default: the target's)")
     number(maker, "--seed", help="default: the target's")
     maker.add_argument(
         "--over-limit",
@@ -53,8 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     checker.add_argument("trace", metavar="FILE")
     add_target_choice(checker)
-    number(checker, "--block", help="tokens of a hash block (default: what fits the rows)")
-    number(checker, "--limit", help="context length (default: the target's)")
+    number(checker, "--block", least=1, help="tokens of a hash block (default: what fits the rows)")
+    number(checker, "--limit", least=1, help="context length (default: the target's)")
     for each in (maker, checker):
         each.add_argument("--json", action="store_true", help="the figures as JSON on standard output")
 
@@ -65,6 +75,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return _check(args, target)
     shape = shape_for(args, target)
+    path = None
+    if args.out != "-":
+        path = outputs.file(common.as_path(args.out, "--out"), "--out")
     began = time.monotonic()
     try:
         rows = make.make(shape)
@@ -72,17 +85,14 @@ def run(args: argparse.Namespace) -> int:
         raise LauncherError(Finding(code="trace-shape", what=str(error), where="the command line")) from None
     content = write.text(rows)
     achieved = figures.describe(rows, shape.block, shape.limit)
-    if args.out == "-":
+    if path is None:
         sys.stdout.write(content)
         print(achieved.text(), file=sys.stderr)
         return Exit.OK
-    path = common.as_path(args.out)
     try:
         digest = write.write(path, content)
     except OSError as error:
-        raise LauncherError(
-            Finding(code="write", what=f"cannot write {path}: {error.strerror}", where="--out")
-        ) from None
+        raise outputs.cannot_write(path, error, "--out") from None
     if args.json:
         json.dump({"file": str(path), "sha256": digest, **achieved.to_json()}, sys.stdout, indent=2)
         print()
@@ -99,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 def shape_for(args: argparse.Namespace, target: Target | None) -> Shape:
     """The shape that the options ask for, the target's where they say nothing."""
     workload = target.workload if target is not None else None
-    active = args.active or (workload.concurrency if workload else 64)
+    active = args.active if args.active is not None else workload.concurrency if workload else 64
     hit = args.hit if args.hit is not None else _hit(workload)
     isl = args.isl or (workload.isl if workload else None)
     osl = args.osl or (workload.osl if workload else None)
@@ -139,7 +149,9 @@ def _target(args: argparse.Namespace) -> Target | None:
 
 def _check(args: argparse.Namespace, target: Target | None) -> int:
     limit = args.limit or (context_limit(target) if target is not None else CONTEXT)
-    trace = read.read(Path(args.trace), block=args.block, limit=limit)
+    # No option names it here.
+    where = "the command line"
+    trace = read.read(Path(common.not_empty(args.trace, where)), where, block=args.block, limit=limit)
     found = figures.describe(trace.rows, trace.block, limit)
     if args.json:
         notes = [finding.to_json() for finding in trace.findings]
@@ -167,15 +179,3 @@ def add_target_choice(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="change one value of the target; repeatable",
     )
-
-
-def number(parser: argparse._ActionsContainer, flag: str, **options: Any) -> None:
-    """An option that takes a whole number from 0 on."""
-    parser.add_argument(flag, type=_whole, metavar="N", **options)
-
-
-def _whole(text: str) -> int:
-    value = int(text.replace("_", ""))
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return value

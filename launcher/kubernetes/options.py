@@ -15,7 +15,8 @@ LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f]{64})?")
 QUANTITY = re.compile(r"[1-9][0-9]*(Mi|Gi|Ti|M|G|T)")
-URL = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
+PORT = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+URL = re.compile(rf"https?://[A-Za-z0-9.-]+(:({PORT}))?")
 
 MAX_NAME = 40
 """Characters of a deployment's name: what is made from it (`NAME-model-download-xxxxx`) stays within 63, and

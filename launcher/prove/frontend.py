@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from launcher.checks.reach import said
 from launcher.observe import exposition
 
 LONGEST_BODY = 80
@@ -70,7 +71,7 @@ class Frontend:
         except TimeoutError:
             return Answer(0, None, f"no answer in {timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Answer(0, None, f"{type(error).__name__}: {error}")
+            return Answer(0, None, said(error))
         try:
             return Answer(status, json.loads(text) if text else None)
         except ValueError:
@@ -92,7 +93,7 @@ class Frontend:
         except TimeoutError:
             raise StreamError(f"the stream did not end in {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise StreamError(f"{type(error).__name__}: {error}") from None
+            raise StreamError(said(error)) from None
 
     async def metrics(self, url: str = "") -> exposition.Page | None:
         """The figures on `/metrics` of the frontend, or of another process at `url`; None where there are none."""

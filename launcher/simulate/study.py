@@ -10,6 +10,7 @@ from launcher.bench.limits import context_limit, gpus
 from launcher.bench.trace import figures
 from launcher.bench.trace.figures import Figures
 from launcher.bench.trace.model import DEFAULT_BLOCK, Row
+from launcher.bench.trace.workload import check as workload_check
 from launcher.bench.trace.workload import rows as workload_rows
 from launcher.plan.model import Role
 from launcher.target.schema import Target, Workers, Workload
@@ -100,6 +101,18 @@ class Study:
     @property
     def drafts(self) -> int:
         return self.target.speculative.num_tokens if self.target.speculative else 0
+
+    def check(self, concurrency: int) -> None:
+        """Raise LauncherError where no trace can be made for so many at once."""
+        if self.given is None:
+            workload_check(
+                self.workload,
+                self._count(concurrency),
+                concurrency,
+                context_limit(self.target),
+                self.seed,
+                self.shared,
+            )
 
     def run(self, cases: Sequence[Case], tell: Callable[[str], None]) -> Iterator[Prediction]:
         """Simulate the cases in order."""

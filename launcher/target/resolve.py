@@ -96,7 +96,7 @@ def _fix(fault: Any, path: tuple[str, ...]) -> str:
         return "a flag is named without its leading dashes, in lower case"
     if path == ("name",):
         return "name the file so, such as my-target.yaml, or give it a `name`"
-    return "write it without quotes" if voice.quoted(fault) else ""
+    return voice.meant(fault)
 
 
 def _document_path(loc: tuple[int | str, ...], doc: Any) -> tuple[str, ...]:

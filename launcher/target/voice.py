@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 WORDS: dict[str, str] = {
@@ -55,18 +58,43 @@ _READ: dict[str, Callable[[str], Any]] = {
     "float_type": float,
     "bool_type": {"true": True, "false": False}.__getitem__,
 }
+_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+_YAML_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*\.[0-9_]*[eE][-+][0-9]+")
+"""YAML 1.1 reads a number with an exponent only where it has a point and the exponent a sign; 1e-9 is text there."""
+LONGEST_NUMBER = 24
+"""Characters of a number that a message shows written out."""
 
 
-def quoted(fault: Any) -> bool:
-    """Whether the value would be right without the quotes around it."""
+def meant(fault: Any) -> str:
+    """What to write where the value is text, and would be right as the number or truth value that it looks like.
+
+    Empty where it is no text, or would not be right.
+    """
     read, value = _READ.get(fault["type"]), fault.get("input")
     if read is None or not isinstance(value, str):
-        return False
+        return ""
+    if _EXPONENT.fullmatch(value) and not _YAML_EXPONENT.fullmatch(value):
+        return _written_out(value, whole=read is int)
     try:
-        read(value)
+        number = read(value)
     except (ValueError, KeyError):
-        return False
-    return True
+        return ""
+    return "write it without quotes" if math.isfinite(number) else ""
+
+
+def _written_out(value: str, *, whole: bool) -> str:
+    text = value.lower().replace("_", "")
+    mantissa, _, exponent = text.partition("e")
+    if not -400 < int(exponent[:6]) < 400:
+        return ""
+    number = Decimal(text)
+    plain = f"{number:f}"
+    if whole:
+        return f"write it as {number:.0f}" if number == int(number) and len(plain) <= LONGEST_NUMBER else ""
+    point = mantissa if "." in mantissa else f"{mantissa}.0"
+    sign = "" if exponent[0] in "+-" else "+"
+    other = f"{point}e{sign}{exponent}"
+    return f"write it as {plain} or {other}" if len(plain) <= LONGEST_NUMBER else f"write it as {other}"
 
 
 def shown(value: Any) -> str:

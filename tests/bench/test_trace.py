@@ -182,3 +182,66 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["trace", "make", "--target", "sim", "--out", str(path)]) == 2
     assert "hit rate" in capsys.readouterr().err
     assert main(["trace", "check", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--requests", "0"], "--requests: 0 is less than the least, 1"),
+        (["--block", "0"], "--block: 0 is less than the least, 1"),
+        (["--osl", "0"], "--osl: 0 is less than the least, 1"),
+        (["--isl", "-1"], "--isl: -1 is less than the least, 1"),
+        (["--active", "0"], "--active: 0 is less than the least, 1"),
+        (["--limit", "0"], "--limit: 0 is less than the least, 1"),
+        (["--seed", "x"], "--seed: 'x' is no whole number"),
+        (["--requests", "99999999999"], "more than the most, 1,000,000: a trace is made in memory"),
+        (["--active", "99999999999"], "more than the most, 1,000,000: a trace is made in memory"),
+        (["--block", "1", "--requests", "10000"], "655360000 hash ids, more than the most, 100,000,000"),
+        (["--limit", "3", "--over-limit"], "no room for a session"),
+    ],
+)
+def test_a_number_out_of_range_is_not_taken_for_the_default(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t.jsonl"
+    assert main(["trace", "make", "--target", "h200-disagg", "--out", str(out), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not out.exists()
+
+
+def test_check_blames_no_option_that_it_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "/nonexistent"):
+        assert main(["trace", "check", name]) == 2
+        assert "(set in the command line)" in capsys.readouterr().err
+
+
+def test_a_bench_says_before_its_start_that_its_trace_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "--target", "h200-disagg", "--aiperf", "/bin/true", "--out", str(tmp_path / "out")]
+    assert main([*words, "--sweep", "64,100000"]) == 2
+    assert "no trace of 4000000 requests can be made" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bench --ready-timeout nan", "--ready-timeout: 'nan' is no number"),
+        ("bench --requests 0", "--requests: 0 is less than the least, 1"),
+        ("bench --warmup 99999999999", "--warmup: 99999999999 is more than the most, 1,000,000"),
+        ("bench --client-processes 0", "--client-processes: 0 is less than the least, 1"),
+        ("bench --sweep 64,x", "--sweep: '64,x' is no list of whole numbers"),
+        ("simulate --requests 0", "--requests: 0 is less than the least, 1"),
+        ("simulate --min-user -1", "--min-user: -1 is less than the least, 0"),
+        ("smoke --wait nan", "--wait: 'nan' is no number"),
+        ("status --interval 0", "--interval: 0 is less than the least, 0.1"),
+        ("status --interval -1", "--interval: -1 is less than the least, 0.1"),
+        ("status --interval nan", "--interval: 'nan' is no number"),
+    ],
+)
+def test_numbers_of_other_commands(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

@@ -119,3 +119,7 @@ def test_a_broken_target_is_a_row(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("targets", "--config-dir", str(tmp_path))
     assert code == 0
     assert "not valid YAML" in out
+    # Nobody knows its GPUs: `none` would say that it needs none.
+    assert re.search(r"^broken +- +- +no +-$", out, re.M)
+    rows = json.loads(run("targets", "--config-dir", str(tmp_path), "--json")[1])["targets"]
+    assert rows[0]["gpus"] is None

@@ -51,3 +51,50 @@ def test_a_program_that_is_no_python(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "/bin/ls is no Python with ai-dynamo" in out
     assert "none (runs" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["plan", "--target", "sim"], "--state-dir"),
+        (["plan", "--target", "sim"], "--log-dir"),
+        (["plan", "--target", "sim"], "--cache-dir"),
+        (["plan", "--target", "sim"], "--config-dir"),
+        (["plan", "--target", "sim"], "--python"),
+        (["targets"], "--config-dir"),
+        (["restart", "--all"], "--state-dir"),
+    ],
+)
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_path_is_not_the_current_folder(
+    words: list[str], flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, f"{flag}={value}"]) == 2
+    assert capsys.readouterr().err == f"error[setting-value]: {value!r} is empty (set in {flag})\n"
+
+
+def test_an_empty_variable_is_no_path_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAUNCHER_LOG_DIR", "")
+    assert main(["plan", "--target", "sim"]) == 2
+    assert "'' is empty (set in LAUNCHER_LOG_DIR)" in capsys.readouterr().err
+
+
+def test_results_without_a_name_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--compare", "", "x"]) == 2
+    assert "the path is empty (set in --compare)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--http-host", "--admin-host"])
+def test_an_address_that_is_none_is_blamed_on_what_gave_it(
+    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--target", "sim", "--http-port", "0", "--admin-port", "0"]
+    assert main([*words, flag, "nix.invalid"]) == 3
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "port-unusable" in line]
+    assert f"(set in {flag})" in line
+    variable = "LAUNCHER_" + flag.removeprefix("--").replace("-", "_").upper()
+    monkeypatch.setenv(variable, "nix.invalid")
+    assert main(words) == 3
+    assert f"(set in {variable})" in capsys.readouterr().err

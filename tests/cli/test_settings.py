@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from launcher import settings
-from launcher.cli import main
+from launcher.cli import common, main
 from launcher.findings import LauncherError
 from tests.support.plans import plan
 
@@ -124,7 +125,40 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_arguments_say_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys)
     assert (code, "commands:" in out) == (2, True)
-    assert "give --target NAME; launcher targets lists them" in err
+    assert "give --target NAME, or set LAUNCHER_TARGET; launcher targets lists them" in err
+
+
+def test_no_arguments_serve_the_target_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = []
+
+    def serve(args: argparse.Namespace) -> int:
+        served.append(common.load(args).resolved.target.name)
+        return 0
+
+    monkeypatch.setattr("launcher.cli.serve.run", serve)
+    monkeypatch.setenv("LAUNCHER_TARGET", "sim")
+    assert run(capsys) == (0, "", "")
+    assert served == ["sim"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("LAUNCHER_TARGT", "sim", "did you mean 'LAUNCHER_TARGET'?"),
+        ("LAUNCHER_TARGET", "simm", "(set in LAUNCHER_TARGET) - did you mean 'sim'?"),
+        ("LAUNCHER_TARGET", "", "'' is empty (set in LAUNCHER_TARGET)"),
+    ],
+)
+def test_no_arguments_and_a_wrong_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
 
 
 def test_help_has_the_defaults_and_what_counts_for_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,8 +202,16 @@ def test_it_holds_no_second_dynamo_and_stays_small(image: Image) -> None:
     assert size < 120e6
 
 
-def test_help_is_what_it_says_without_arguments(run: Run) -> None:
-    assert "launcher COMMAND" in output(run())
+def test_without_arguments_it_helps_or_serves_what_the_environment_names(run: Run) -> None:
+    process = run()
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 2
+    assert "launcher COMMAND" in out
+    assert "give --target NAME, or set LAUNCHER_TARGET" in err
+    process = run(LAUNCHER_TARGET="simm")
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (2, "")
+    assert "(set in LAUNCHER_TARGET) - did you mean 'sim'?" in err
 
 
 @pytest.mark.parametrize("user", ["1000:0", "1000660000:0", "0:0"])

@@ -77,10 +77,38 @@ def test_what_cannot_work_is_said(words: list[str], told: str, capsys: pytest.Ca
     assert told in capsys.readouterr().err
 
 
-def test_an_interpreter_without_dynamo_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("python", "code", "told"),
+    [("/bin/false", 3, "dynamo-missing"), ("/nonexistent", 2, "python-missing")],
+)
+@pytest.mark.parametrize("flag", [True, False])
+def test_an_interpreter_without_dynamo_is_named_as_by_a_start(
+    python: str,
+    code: int,
+    told: str,
+    flag: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["--python", python] if flag else []
+    if not flag:
+        monkeypatch.setenv("LAUNCHER_PYTHON", python)
+    said = []
+    for command in (SMALL, ["serve", "--target", "h200-disagg", "--engine", "mocker"]):
+        assert main([*command, *words]) == code
+        said += [line for line in capsys.readouterr().err.splitlines() if told in line]
+    assert len(said) == 2
+    assert said[0] == said[1]
+    assert f"(set in {'--python' if flag else 'LAUNCHER_PYTHON'})" in said[0]
+
+
+def test_an_interpreter_whose_dynamo_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o755)
+    monkeypatch.setattr("launcher.cli.simulate.packages.versions", lambda _: {"ai-dynamo": "1.6.1"})
     assert main([*SMALL, "--split", "agg", "--python", str(bare)]) == 2
     assert "simulator-missing" in capsys.readouterr().err
 

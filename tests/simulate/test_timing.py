@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from launcher.cli import main
 from launcher.findings import LauncherError
 from launcher.plan.model import Role
 from launcher.simulate import timing
@@ -131,3 +132,25 @@ def test_a_machine_without_a_table_is_refused() -> None:
         study("h200-1gpu-disagg")
     with pytest.raises(LauncherError, match="h200-vllm-tp1"):
         known_table("h200-vllm")
+
+
+@pytest.mark.parametrize("length", ["0", "-1", "0.99", "4.01", "100", "nan", "inf"])
+def test_a_step_yields_no_more_than_it_checks(length: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--target", "h200-disagg", "--accept-length", length]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("(set in --accept-length) - it checks 3 draft tokens and adds one of its own - "
+                         "--accept-length from 1 to 4")  # fmt: skip
+
+
+def test_a_default_that_the_target_cannot_have_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--target", "h200-disagg", "--set", "speculative.num_tokens=1"]) == 2
+    assert "a step cannot yield 2.72 tokens (the default)" in capsys.readouterr().err
+
+
+def test_a_trace_that_cannot_be_made_is_said_before_the_first_case(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr("launcher.simulate.study.run")
+    assert main(["simulate", "--target", "h200-disagg", "--concurrency", "16,100000"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no trace of 2400000 requests can be made" in line

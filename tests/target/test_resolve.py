@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launcher.findings import Exit, Finding, LauncherError
-from launcher.target import catalog, overrides
+from launcher.target import catalog, document, overrides, voice
 from launcher.target.resolve import resolve
 
 
@@ -63,6 +63,19 @@ def test_a_value_knows_the_layer_that_set_it() -> None:
     assert found.origin("network", "http_port") == "default"
 
 
+@pytest.mark.parametrize("value", ["nan", "1e-400", "1e999999999", "abc", "e5"])
+def test_what_is_no_number_without_quotes_either_gets_no_advice(value: str) -> None:
+    (finding,) = faults("sim", f'deadlines.start_s="{value}"')
+    assert finding.fix == ""
+
+
+@pytest.mark.parametrize("value", ["1e-9", "1E5", "-1.5e3", "2_0e1"])
+def test_what_is_advised_is_read_as_that_number(value: str) -> None:
+    found = voice.meant({"type": "float_type", "input": value})
+    for written in found.removeprefix("write it as ").split(" or "):
+        assert document.parse_value(written, "x") == float(value), found
+
+
 def test_null_takes_a_flag_away() -> None:
     found = resolve("h200-disagg", [overrides.parse("engine.args.async-scheduling=null", "--set")])
     assert "async-scheduling" not in found.target.engine.args
@@ -75,6 +88,14 @@ def test_null_takes_a_flag_away() -> None:
         ("kv.blocksize=16", "target-unknown-key", "'block_size'"),
         ("kv.block_size=abc", "target-value", "not a whole number"),
         ('kv.block_size="64"', "target-value", "without quotes"),
+        ("deadlines.start_s=1e-9", "target-value", "write it as 0.000000001 or 1.0e-9"),
+        ("deadlines.start_s=1e3", "target-value", "write it as 1000 or 1.0e+3"),
+        (
+            "deadlines.start_s=1.5e300",
+            "target-value",
+            "not a number (set in --set deadlines.start_s) - write it as 1.5e+300",
+        ),
+        ("workers.decode.count=1e1", "target-value", "write it as 10"),
         ("network.base_port=40000", "target-value", "more than the most, 32000"),
         ("network.base_port=40000", "target-value", "each launcher takes 500 ports"),
         ("kv.block_size=0", "target-value", "less than the least, 1"),

@@ -25,6 +25,13 @@ CLOSE = 0.005
 """Relative error of mean input and of the miss rate at which correcting stops."""
 
 
+MOST_REQUESTS = 1_000_000
+"""Hundred times the page's own trace, and days on any deployment here."""
+MOST_IDS = 100_000_000
+"""Hash ids of all prompts: some 3 GB of memory and a minute; 100,000 requests of 64K tokens have 12.8 million."""
+IN_MEMORY = "a trace is made in memory"
+
+
 @dataclass(frozen=True, slots=True)
 class _Knobs:
     growth: float
@@ -48,7 +55,7 @@ def make(shape: Shape) -> list[Row]:
 
     Raises ValueError where the shape cannot be had (no room for growth below the limit).
     """
-    _check(shape)
+    check(shape)
     miss = 1 - shape.hit
     growth = max(miss * shape.isl - shape.block / 2, 1.0)
     knobs = _Knobs(growth, max(2 * (shape.isl - shape.shared_tokens) / (miss * shape.isl) - 1, 1.0))
@@ -72,11 +79,15 @@ def make(shape: Shape) -> list[Row]:
     return _name(shape, best)
 
 
-def _check(shape: Shape) -> None:
+def check(shape: Shape) -> None:
+    """Raise ValueError where the shape cannot be had, or is too large to be made."""
     if not 0 < shape.hit < 1:
         raise ValueError(f"a hit rate of {shape.hit:g} is not between 0 and 1")
     if shape.requests < 1 or shape.active < 1 or shape.osl < 1 or shape.block < 1:
         raise ValueError("requests, active sessions, output length and block are at least 1")
+    if shape.limit < 4:
+        raise ValueError(f"a context of {shape.limit} tokens has no room for a session that grows")
+    check_size(shape.requests, shape.isl, shape.block)
     if shape.shared_tokens >= shape.isl:
         raise ValueError(
             f"a shared prefix of {shape.shared_tokens} tokens leaves nothing of a mean input of {shape.isl}"
@@ -88,6 +99,18 @@ def _check(shape: Shape) -> None:
         )
     if not shape.over_limit and shape.isl + shape.osl > shape.limit:
         raise ValueError(f"a mean of {shape.isl} + {shape.osl} tokens is above the limit of {shape.limit}")
+
+
+def check_size(requests: int, isl: int, block: int) -> None:
+    """Raise ValueError where so many requests of so many tokens do not fit into memory."""
+    if requests > MOST_REQUESTS:
+        raise ValueError(f"{requests} requests are more than the most, {MOST_REQUESTS:,}: {IN_MEMORY}")
+    ids = requests * -(-isl // block)
+    if ids > MOST_IDS:
+        raise ValueError(
+            f"{requests} requests of {isl} tokens in blocks of {block} have {ids} hash ids, more than the most, "
+            f"{MOST_IDS:,}: {IN_MEMORY}"
+        )
 
 
 def _draw(shape: Shape, knobs: _Knobs) -> list[_Turn]:

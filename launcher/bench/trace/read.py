@@ -29,10 +29,13 @@ class Trace:
     block: int
 
 
-def read(path: Path, *, block: int | None = None, limit: int | None = None) -> Trace:
+def read(
+    path: Path, given_by: str = "--trace", *, block: int | None = None, limit: int | None = None
+) -> Trace:
     """The rows of a trace, or LauncherError with one finding for each fault.
 
-    `block`: tokens of a hash block; worked out from the rows where None. `limit`: context length, tokens.
+    `given_by`: what named the file. `block`: tokens of a hash block; worked out from the rows where None.
+    `limit`: context length, tokens.
     """
     try:
         content = path.read_bytes()
@@ -41,7 +44,7 @@ def read(path: Path, *, block: int | None = None, limit: int | None = None) -> T
             Finding(
                 code="trace-missing",
                 what=f"{path}: {error.strerror or error}",
-                where="--trace",
+                where=given_by,
                 fix="make one: launcher trace make --target NAME --out FILE",
             )
         ) from None

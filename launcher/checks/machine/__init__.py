@@ -55,6 +55,9 @@ CHECKS: tuple[Check, ...] = (
     Check(storage.clock, ("clock-wrong",)),
 )
 
+IMAGINED: tuple[Check, ...] = tuple(each for each in CHECKS if each.run in (gpus.count, gpus.kind))
+"""What a plan for a machine that somebody named says of it: whether it has the GPUs that the target is for."""
+
 GROUP = Group("machine", CHECKS, Exit.CHECK_FAILED)
 LOGS_GROUP = Group(
     "logs", (Check(storage.log_folder, ("logs-readonly",), ignorable=False),), Exit.CHECK_FAILED

@@ -16,6 +16,10 @@ BY_NAME = ("DYN_TCP_RESPONSE_STREAM_HOST", "GLOO_SOCKET_IFNAME")
 """Variables that hold the name of an interface, not an address."""
 
 
+HOST_OF = {"--http-port": "--http-host", "--admin-port": "--admin-host", "--base-port": "--advertise"}
+"""What sets a socket's port to what sets its address."""
+
+
 class Bound(NamedTuple):
     """One socket of the plan."""
 
@@ -70,7 +74,8 @@ def taken(target: Target, plan: Plan, machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 code="port-unusable",
                 what=f"{owner} cannot listen on {host}:{port}: {error}",
-                where=where,
+                # Nobody holds the port: it is the address that cannot be had.
+                where=HOST_OF[where],
                 why="the process would exit, or run on without this socket",
                 fix="an address of this machine: "
                 + listed([each.address for each in machine.interfaces if each.address] + ["0.0.0.0"]),

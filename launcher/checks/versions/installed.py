@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from launcher.checks.versions import dynamo_flags, releases
 from launcher.checks.versions.releases import TRTLLM_OF_DYNAMO, VLLM_OF_DYNAMO
@@ -11,6 +11,7 @@ from launcher.findings import Finding, Severity
 from launcher.machine import Machine
 from launcher.plan.model import Plan
 from launcher.target.resolve import Resolved
+from launcher.target.schema import Target
 
 PACKAGES = {"vllm": "vllm", "trtllm": "tensorrt-llm"}
 NIXL = ("nixl", "nixl-cu12", "nixl-cu13")
@@ -26,16 +27,7 @@ def present(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
     python = plan.processes[0].argv[0]
     if machine.simulated or not _runs(python):
         return
-    # A simulated target says in words that it needs no image.
-    image = f"run in {target.validated.image}, " if " " not in target.validated.image else ""
-    if "ai-dynamo" not in machine.packages:
-        yield Finding(
-            code="dynamo-missing",
-            what=f"{python} is no Python with ai-dynamo",
-            where="--python",
-            why="no process could start",
-            fix=f"{image}install ai-dynamo for it, or name the interpreter that has it (--python)",
-        )
+    yield from no_dynamo(target, python, machine.packages)
     package = PACKAGES.get(target.engine.kind)
     if package is not None and package not in machine.packages:
         yield Finding(
@@ -60,8 +52,27 @@ def present(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Findin
 
 def python(resolved: Resolved, plan: Plan, machine: Machine) -> Iterator[Finding]:
     """`--python` names the interpreter that the processes run under; it must be there, and a program."""
-    path = plan.processes[0].argv[0]
-    if not machine.simulated and not _runs(path):
+    if not machine.simulated:
+        yield from no_program(plan.processes[0].argv[0])
+
+
+def no_dynamo(target: Target, python: str, packages: Mapping[str, str]) -> Iterator[Finding]:
+    """An interpreter without Dynamo, by what is installed for it; also of commands that start no deployment."""
+    # A simulated target says in words that it needs no image.
+    image = f"run in {target.validated.image}, " if " " not in target.validated.image else ""
+    if "ai-dynamo" not in packages:
+        yield Finding(
+            code="dynamo-missing",
+            what=f"{python} is no Python with ai-dynamo",
+            where="--python",
+            why="no process could start",
+            fix=f"{image}install ai-dynamo for it, or name the interpreter that has it (--python)",
+        )
+
+
+def no_program(path: str) -> Iterator[Finding]:
+    """An interpreter that is none; also of commands that start no deployment."""
+    if not _runs(path):
         yield Finding(
             code="python-missing",
             what=f"{path} is no program that can be run",

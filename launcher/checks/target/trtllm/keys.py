@@ -95,18 +95,13 @@ def _known(config: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], schema.Key
             yield (name,), schema.TOP[name], value
 
 
-def _reads(kind: str, text: str) -> bool:
-    """Whether the text would be right without the quotes around it."""
-    return voice.quoted({"type": f"{kind}_type", "input": text})
-
-
 def _right(key: schema.Key, value: Any) -> str:
     if key.choices:
         text = str(value)
         close = nearest(text, key.choices) or nearest(text.upper(), key.choices)
         return f"did you mean {close!r}?" if close else "one of: " + ", ".join(key.choices)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return "write it without quotes" if isinstance(value, str) and _reads(key.kind, value) else ""
+        return voice.meant({"type": f"{key.kind}_type", "input": value})
     if key.least is not None and value < key.least:
         return f"{key.least:g} or more"
     return f"{key.most:g} or less" if key.most is not None else ""
