@@ -66,6 +66,9 @@ def _serve(args: argparse.Namespace) -> int:
         planning.check_start(loaded, planned)
         # From here on there is a child; nothing heavy is imported before, because the parent keeps its memory.
         from launcher.supervise.init import run_as_init
+        from launcher.supervise.logs import JsonFormat
+
+        as_json = common.wants_json(loaded.settings)
 
         def inner(custody: object) -> int:
             from launcher.serve import serve
@@ -77,7 +80,7 @@ def _serve(args: argparse.Namespace) -> int:
                 planned.plan,
                 planned.planner.respawn,
                 custody,
-                json_logs=common.wants_json(loaded.settings),
+                json_logs=as_json,
                 log_dir=loaded.settings.log_dir,
                 findings=(*planned.findings, *view_findings),
                 live=live,
@@ -87,4 +90,4 @@ def _serve(args: argparse.Namespace) -> int:
                 ),
             )
 
-        return run_as_init(inner)
+        return run_as_init(inner, form=JsonFormat() if as_json else None)
