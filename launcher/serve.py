@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launcher.deployment import Deployment
-from launcher.findings import Finding, Severity
+from launcher.findings import Exit, Finding, LauncherError, Severity
 from launcher.observe.view.live import View
 from launcher.plan.model import Plan, Process
 from launcher.prove.ears import Ears
+from launcher.supervise import strays
 from launcher.supervise.custody import Custody
 from launcher.supervise.logpump import LogPump
 from launcher.supervise.logs import JsonFormat, TextFormat
@@ -87,8 +88,15 @@ def serve(
             pump.log(*deployment.closing(code))
             return code
 
-        code: int = uvloop.run(main())
+        with strays.caught(pump):
+            code: int = uvloop.run(main())
         return code
+    except LauncherError:
+        raise  # A finding: the command line says it in the log's form.
+    except Exception as error:
+        # A fault of ours must not end as a traceback among JSON lines.
+        pump.log(f"the launcher itself failed: {strays.describe(error)}", "critical")
+        return int(Exit.PROCESS_FAILED)
     finally:
         with contextlib.suppress(OSError):
             pump.close()

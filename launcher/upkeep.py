@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.control import SOCKET
-from launcher.control.server import ControlServer, Note, Refused
+from launcher.control.server import ControlServer, Gone, Note, Refused, flag_of, names_of, only
 from launcher.discovery.backend import Discovery
 from launcher.discovery.file import FileDiscovery
 from launcher.discovery.heal import Healer
@@ -99,15 +99,20 @@ class Restart:
         self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, order: Mapping[str, Any], note: Note) -> None:
-        names = order.get("names") or [process.name for process in self._plan.workers]
+        only(order, "names", "force")
+        force = flag_of(order, "force")
+        names = names_of(order, "names") or [process.name for process in self._plan.workers]
         known = [process.name for process in self._plan.processes]
         if wrong := [name for name in names if name not in known]:
-            raise Refused(f"there is no {', '.join(map(str, wrong))}; there are: {', '.join(known)}")
+            raise Refused(f"there is no {', '.join(map(repr, wrong))}; there are: {', '.join(known)}")
+        note.accept()
         if self._one_at_a_time.locked():
             note("waiting for another restart to end")
         async with self._one_at_a_time:
+            if note.gone():
+                raise Gone
             for name in names:
-                if not order.get("force"):
+                if not force:
                     self._spare(name)
                 await self._one(name, note)
 

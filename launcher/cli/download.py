@@ -90,7 +90,8 @@ def _download(
         path = stage.vocabulary(environ, args.vocabulary, reporter, stop)
         reporter.note(f"harmony vocabulary: complete; {path}")
     if needs.simulated(target):
-        reporter.note(f"{target.name} on {target.engine.kind} uses the built-in model: no model to download")
+        nothing = "no model" if needs.vocabulary(target) else "no model and no vocabulary"
+        reporter.note(f"{target.name} on {target.engine.kind} uses the built-in model: {nothing} to download")
     elif target.model.path is not None:
         reporter.note(f"{target.model.id} is served from {target.model.path}: not downloaded")
     if not orders:

@@ -1,7 +1,7 @@
 """Restart workers of a running deployment, one at a time and without a failed request.
 
 Each worker drains, starts anew with fresh ports, and is routed to again before the next one's turn. Exit codes: 0 done,
-2 no such worker or no launcher, 3 it was refused or did not come back.
+2 no such worker, or no launcher that takes the order, 3 it was refused or did not come back.
 """
 
 from __future__ import annotations

@@ -28,16 +28,29 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _serve(args)
     except LauncherError as error:
-        asked = getattr(args, "log_format", None) or os.environ.get("LAUNCHER_LOG_FORMAT", "auto")
-        if not common.json_log(asked):
+        if not _json_asked(args):
             raise
-        # Who reads a log of JSON lines shall not find the refusal among what it cannot read.
-        from launcher.supervise.logs import JsonFormat
-
         for finding in error.findings:
-            line = JsonFormat().own(finding.severity.value, finding.line(), time.time())
-            print(line, end="", file=sys.stderr)
+            _say_json(finding.severity.value, finding.line())
         return int(error.exit_code)
+    except Exception as error:  # a fault of ours, before the log is there or after it
+        if not _json_asked(args) or isinstance(error, BrokenPipeError):
+            raise
+        from launcher.supervise.strays import describe
+
+        _say_json("critical", f"the launcher itself failed: {describe(error)}")
+        return 1
+
+
+def _json_asked(args: argparse.Namespace) -> bool:
+    return common.json_log(getattr(args, "log_format", None) or os.environ.get("LAUNCHER_LOG_FORMAT", "auto"))
+
+
+def _say_json(level: str, text: str) -> None:
+    """Who reads a log of JSON lines shall not find a refusal among what it cannot read."""
+    from launcher.supervise.logs import JsonFormat
+
+    print(JsonFormat().own(level, text, time.time()), end="", file=sys.stderr)
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -66,6 +79,9 @@ def _serve(args: argparse.Namespace) -> int:
         planning.check_start(loaded, planned)
         # From here on there is a child; nothing heavy is imported before, because the parent keeps its memory.
         from launcher.supervise.init import run_as_init
+        from launcher.supervise.logs import JsonFormat
+
+        as_json = common.wants_json(loaded.settings)
 
         def inner(custody: object) -> int:
             from launcher.serve import serve
@@ -77,7 +93,7 @@ def _serve(args: argparse.Namespace) -> int:
                 planned.plan,
                 planned.planner.respawn,
                 custody,
-                json_logs=common.wants_json(loaded.settings),
+                json_logs=as_json,
                 log_dir=loaded.settings.log_dir,
                 findings=(*planned.findings, *view_findings),
                 live=live,
@@ -87,4 +103,4 @@ def _serve(args: argparse.Namespace) -> int:
                 ),
             )
 
-        return run_as_init(inner)
+        return run_as_init(inner, form=JsonFormat() if as_json else None)

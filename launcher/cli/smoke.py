@@ -26,7 +26,9 @@ WIDTH = 19
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
-        "--url", help="the API, such as http://10.0.0.7:8000; any OpenAI-compatible server will do"
+        "--url",
+        help="the API, such as http://10.0.0.7:8000; any OpenAI-compatible server will do (a simulated one fails what "
+        "only a model can answer, unless --admin is given too)",
     )
     parser.add_argument("--target", metavar="NAME", help="a target: its model, and its ports on this machine")
     parser.add_argument("--model", help="the name to ask for; the first that is listed if not given")
@@ -74,7 +76,13 @@ async def _run(args: argparse.Namespace) -> int:
         client = Frontend(session, subject.url, subject.model or "")
         client.model = subject.model or await _first_model(client)
         speaks = subject.engine != "mocker"
-        what = smoke.Smoke(client, speaks=speaks, names=subject.names, block_size=subject.block_size)
+        what = smoke.Smoke(
+            client,
+            speaks=speaks,
+            told=bool(subject.engine),
+            names=subject.names,
+            block_size=subject.block_size,
+        )
         proofs = []
         if not args.json:
             simulated = f" ({subject.engine}, simulated)" if subject.simulated else ""
@@ -182,6 +190,8 @@ async def _status(session: Any, admin: str) -> tuple[dict[str, Any] | None, str]
 
 
 async def _first_model(client: Any) -> str:
+    from launcher.prove import smoke
+
     answer = await client.get("/v1/models")
     data = answer.body.get("data") if answer.ok and isinstance(answer.body, dict) else None
     if isinstance(data, list) and data and isinstance(data[0], dict) and data[0].get("id"):
@@ -191,7 +201,7 @@ async def _first_model(client: Any) -> str:
             "no-model",
             f"{client.url} lists no model: {answer}",
             where="--url",
-            fix="is the deployment ready, and is this the API?",
+            fix=smoke.UNREADY if answer.status == 503 else "is the deployment ready, and is this the API?",
         ),
         Exit.CHECK_FAILED,
     )

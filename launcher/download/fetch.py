@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from launcher.download import cache, disk, lock, manifest, snapshot, transfer
+from launcher.download import cache, disk, lock, manifest, snapshot
 from launcher.download.orders import Options, Order, Outcome
 from launcher.download.progress import Reporter
 from launcher.download.refusal import Refused, explain
@@ -38,7 +38,7 @@ def run(order: Order, options: Options, reporter: Reporter, stop: threading.Even
     except lock.Stopped:
         raise Stopped from None
     except GaveUp as error:
-        raise _unreachable(order, options, str(error)) from None
+        raise _unreachable(order, options, error) from None
     finally:
         hub.close()
 
@@ -72,7 +72,7 @@ def _list(hub: Hub, order: Order, options: Options, reporter: Reporter, stop: th
         try:
             return hub.list(order.model, order.revision)
         except Torn as error:
-            patience.wait(f"{options.endpoint}: {error}")
+            patience.wait(str(error) if error.tries else f"{options.endpoint}: {error}", tries=error.tries)
         except Refused as error:
             if not error.transient:
                 raise explain(
@@ -98,13 +98,13 @@ class _Waiting:
             )
 
 
-def _unreachable(order: Order, options: Options, text: str) -> LauncherError:
+def _unreachable(order: Order, options: Options, error: GaveUp) -> LauncherError:
     return LauncherError(
         Finding(
             code="hub-unreachable",
-            what=f"gave up on {order.model}: {text}",
+            what=f"gave up on {order.model}: {error}",
             where=options.endpoint,
-            why=f"no byte came in {len(transfer.DELAYS_S) + 1} tries; what was fetched so far is kept",
+            why=f"no byte came in {error.tries} tries; what was fetched so far is kept",
             fix="check the network, HTTPS_PROXY and HF_ENDPOINT, then run the same command again",
         ),
         Exit.PROCESS_FAILED,

@@ -30,5 +30,7 @@ def orders(resolved: Resolved) -> tuple[Order, ...]:
 
 
 def vocabulary(target: Target) -> bool:
-    """Whether a parser of the target needs the harmony vocabulary."""
+    """Whether a parser of the target needs the harmony vocabulary: not for the mocker, whose answers are plain text."""
+    if target.engine.kind == "mocker":
+        return False
     return target.parsers.reasoning == "gpt_oss" or target.parsers.tool_call == "harmony"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from urllib.request import getproxies
 
 from launcher import __version__
 from launcher.download.cache import PUBLIC_ENDPOINT
 from launcher.download.manifest import Entry
 from launcher.download.refusal import Refused
-from launcher.findings import Exit, Finding, LauncherError
+from launcher.findings import Exit, Finding, LauncherError, printable
 
 if TYPE_CHECKING:
     import httpx
@@ -32,8 +34,17 @@ class Listing:
     entries: tuple[Entry, ...]
 
 
+UNRESOLVED_TRIES = 3
+"""For a host whose name cannot be resolved and that has not answered in this run: waiting brings no name."""
+
+
 class Torn(Exception):
     """No answer, or one that broke off: worth another try. The text says what happened."""
+
+    def __init__(self, text: str, tries: int | None = None) -> None:
+        self.tries = tries
+        """How often it is worth trying in all; None for as often as anything."""
+        super().__init__(text)
 
 
 class Hub:
@@ -50,12 +61,15 @@ class Hub:
         )
         # Compressed answers would make sizes and ranges meaningless.
         headers["accept-encoding"] = "identity"
+        self.reached: set[str] = set()
+        """Hosts that have answered: their names are right, whatever a resolver says later."""
         read = max(READ_S, _seconds(os.environ.get("HF_HUB_DOWNLOAD_TIMEOUT")))
         self.client: httpx.Client = httpx.Client(
             headers=headers,
             follow_redirects=True,
             timeout=httpx.Timeout(read, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=64, keepalive_expiry=30),
+            event_hooks={"response": [lambda response: self.reached.add(response.url.host)]},
         )
 
     def close(self) -> None:
@@ -74,13 +88,14 @@ class Hub:
         api = HfApi(endpoint=self.endpoint, token=self._token or False, library_name="gpt-oss-launcher")
         try:
             info: Any = api.model_info(model, revision=revision, files_metadata=True, timeout=READ_S)
+            self.reached.add(httpx.URL(self.endpoint).host)
             return Listing(str(info.sha), tuple(_entries(info.siblings or ())))
         except HfHubHTTPError as error:
             raise Refused(
                 error.response.status_code, error.response.headers, str(error.response.url)
             ) from None
         except httpx.TransportError as error:
-            raise torn(error, self.endpoint) from None
+            raise torn(error, self.endpoint, self.reached) from None
         except httpx.InvalidURL as error:
             raise _address(self.endpoint, str(error)) from None
         except HFValidationError as error:
@@ -99,8 +114,11 @@ class Hub:
             ) from None
 
 
-def torn(error: httpx.TransportError, endpoint: str) -> Torn | LauncherError:
-    """A failed exchange: worth another try, or a certificate or an address that never will be right."""
+def torn(error: httpx.TransportError, endpoint: str, reached: Collection[str] = ()) -> Torn | LauncherError:
+    """A failed exchange: worth another try, or a certificate or an address that never will be right.
+
+    `reached`: the hosts that have answered before.
+    """
     import httpx
 
     if isinstance(error, httpx.UnsupportedProtocol):
@@ -118,9 +136,25 @@ def torn(error: httpx.TransportError, endpoint: str) -> Torn | LauncherError:
                 ),
                 Exit.PROCESS_FAILED,
             )
+        if isinstance(cause, socket.gaierror):
+            host = _host(error) or endpoint
+            proxy = ", or its proxy's" if getproxies() else ""
+            why = (cause.strerror or str(cause)).lower()
+            return Torn(
+                f"the name {host}{proxy} cannot be resolved ({why})",
+                None if host in reached else UNRESOLVED_TRIES,
+            )
         cause = cause.__cause__ or cause.__context__
-    text = str(error).strip() or type(error).__name__
+    text = printable(" ".join(str(error).split())) or type(error).__name__
     return Torn(text[:1].lower() + text[1:200])
+
+
+def _host(error: httpx.TransportError) -> str:
+    """The host that a request went to, which after a redirect is another than the endpoint's."""
+    try:
+        return error.request.url.host
+    except RuntimeError:  # it belongs to no request
+        return ""
 
 
 def _address(endpoint: str, text: str) -> LauncherError:

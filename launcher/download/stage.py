@@ -92,15 +92,15 @@ def _get(environ: Mapping[str, str], source: str, patience: Patience) -> bytes:
         try:
             return _once(source)
         except Torn as error:
-            reason, asked = f"harmony vocabulary: {error}", None
+            reason, asked, tries = str(error), None, error.tries
         except Refused as error:
             if not error.transient:
                 raise _failed(source, str(error)) from None
-            reason, asked = f"harmony vocabulary: the server answered {error.status}", error.wait_s
+            reason, asked, tries = f"the server answered {error.status}", error.wait_s, None
         try:
-            patience.wait(reason, asked)
+            patience.wait(f"harmony vocabulary: {reason}", asked, tries)
         except GaveUp as error:
-            raise _failed(source, str(error)) from None
+            raise _failed(source, f"{reason}, {error.tries} times") from None
 
 
 def _once(source: str) -> bytes:

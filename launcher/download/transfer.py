@@ -38,6 +38,10 @@ class Stopped(Exception):
 class GaveUp(Exception):
     """Tried often enough; the text is the last failure."""
 
+    def __init__(self, text: str, tries: int) -> None:
+        self.tries = tries
+        super().__init__(text)
+
 
 class Patience:
     """How long to go on trying: counts failures in a row and waits between them."""
@@ -52,17 +56,21 @@ class Patience:
         """Something arrived."""
         self._failures = 0
 
-    def wait(self, what: str, asked_s: float | None = None) -> None:
-        """Wait before the next try, as long as the server asked. Raises GaveUp or Stopped."""
-        if self._failures >= len(DELAYS_S):
-            raise GaveUp(what)
+    def wait(self, what: str, asked_s: float | None = None, tries: int | None = None) -> None:
+        """Wait before the next try, as long as the server asked. Raises GaveUp or Stopped.
+
+        `tries`: how often this failure is worth trying in all, where that is less often than others.
+        """
+        most = len(DELAYS_S) if tries is None else tries - 1
+        if self._failures >= most:
+            raise GaveUp(what, self._failures + 1)
         delay = DELAYS_S[self._failures] * self._pace
         if asked_s is not None:
             # A second more, because the server rounds.
             delay = max(delay, asked_s + self._pace)
         self._failures += 1
         said = "the hub asks to wait, " if asked_s is not None else ""
-        self._note(f"{what}: {said}trying again in {delay:.0f} s ({self._failures} of {len(DELAYS_S)})")
+        self._note(f"{what}: {said}trying again in {delay:.0f} s ({self._failures} of {most})")
         if self._stop.wait(delay):
             raise Stopped
 
@@ -162,7 +170,7 @@ def fetch(
                 if have < entry.size:
                     raise Torn(f"the answer ended after {have} of {entry.size} bytes")
             except Torn as error:
-                patience.wait(f"{entry.name}: {error}")
+                patience.wait(f"{entry.name}: {error}", tries=error.tries)
             except Refused as error:
                 if error.status == 416:
                     raise Corrupt(f"{entry.name}: the hub has fewer bytes than are here") from None
@@ -191,7 +199,7 @@ def _stream(hub: Hub, url: str, have: int) -> Iterator[bytes | None]:
             # As it comes: what waits in a buffer when a connection tears would be fetched twice.
             yield from response.iter_raw()
     except httpx.TransportError as error:
-        raise torn(error, hub.endpoint) from None
+        raise torn(error, hub.endpoint, hub.reached) from None
 
 
 def _write(descriptor: int, data: bytes) -> None:

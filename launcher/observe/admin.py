@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -49,7 +51,9 @@ class Admin:
         for path, handler in handlers.items():
             app.router.add_get(path, handler)
         # No access log: a kubelet asks every second.
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_server_log(), handle_signals=False, shutdown_timeout=1.0
+        )
         await self._runner.setup()
         for each in listeners:
             await web.SockSite(self._runner, each).start()
@@ -100,6 +104,32 @@ class Admin:
     async def _metrics(self, request: web.Request) -> web.Response:
         body = await self._pages.metrics()
         return web.Response(body=body.encode(), headers={"Content-Type": METRICS_TYPE})
+
+
+def _server_log() -> logging.Logger:
+    """What aiohttp has to say of this server: a client that speaks no HTTP is no fault of ours, and worth one line."""
+    log = logging.getLogger("launcher.admin")
+    if not log.filters:
+        log.addFilter(_mild)
+    return log
+
+
+def _mild(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        # aiohttp would show a traceback of its own parser for each connection of a port scan.
+        client = record.args[0] if isinstance(record.args, tuple) and record.args else "somebody"
+        record.msg, record.args = (
+            "%s sent no HTTP request (%s), answered %d",
+            (
+                client,
+                type(error).__name__,
+                error.code,
+            ),
+        )
+        record.exc_info = None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
 
 
 def _paths(request: web.Request) -> list[str]:

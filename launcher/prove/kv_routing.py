@@ -204,7 +204,10 @@ class KvRouting:
                 faults.setdefault(found.fault, []).append(name)
         if faults:
             text = "; ".join(fault.replace(WHO, _and(names)) for fault, names in faults.items())
-            fix = "kv.events: true, one kv.block_size, and the worker's log for its KV event publisher"
+            fix = (
+                "kv.events: true, one kv.block_size, and the worker's log for its KV event publisher; "
+                "`launcher status` tells whether the events process is well"
+            )
             return failed(NAME, text, fix, **figures)
         if after <= before:
             return failed(

@@ -13,12 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.prove import chat
-from launcher.prove.conversation import bad_usage
+from launcher.prove.conversation import PARSER_FIX, bad_usage
 from launcher.prove.frontend import Answer, Frontend
 from launcher.prove.kv_routing import KvRouting
 from launcher.prove.proof import Proof, failed, passed, skipped
 
 UNSPOKEN = "not provable on the mocker: its answers are random text"
+PERHAPS_SIMULATED = (
+    "or the engine is simulated and answers random text, which the API does not tell: with --admin URL smoke asks "
+    "the launcher, and skips this"
+)
+UNREADY = "it is not ready, or it is draining: `launcher status` says which"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ class Smoke:
     frontend: Frontend
     speaks: bool = True
     """The workers answer in harmony (real engines and the echo); the mocker's text is random."""
+    told: bool = True
+    """A launcher said which engine it is; else `speaks` is a guess."""
     names: Mapping[int, str] = field(default_factory=dict)
     """Request port of a worker to its name, where a launcher told it."""
     block_size: int | None = None
@@ -45,7 +52,9 @@ async def models(smoke: Smoke) -> Proof:
         return failed("models", str(answer), "is this the API's URL?")
     names = [str(entry.get("id")) for entry in data if isinstance(entry, dict)]
     if smoke.frontend.model not in names:
-        return failed("models", f"{smoke.frontend.model} is not among {', '.join(names) or 'no models'}")
+        # Dynamo forgets a model whose last worker has gone.
+        fix = "" if names else "no worker serves it now: `launcher status` says why"
+        return failed("models", f"{smoke.frontend.model} is not among {', '.join(names) or 'no models'}", fix)
     return passed("models", ", ".join(names))
 
 
@@ -190,10 +199,19 @@ async def run(smoke: Smoke, chosen: Collection[str] = tuple(CHECKS)) -> AsyncIte
         except (AttributeError, KeyError, TypeError) as error:
             # An answer of a shape that no check foresaw; the others go on.
             proof = failed(name, f"an answer of unknown shape: {type(error).__name__}: {error}")
-        yield replace(proof, seconds=time.monotonic() - began)
+        yield replace(proof, fix=_advice(proof, smoke), seconds=time.monotonic() - began)
         if not proof.ok and (await smoke.frontend.get("/v1/models")).status == 0:
             gone = "nobody answers"
         await asyncio.sleep(0)
+
+
+def _advice(proof: Proof, smoke: Smoke) -> str:
+    """What to do about a failure, as far as the check alone could not know."""
+    if proof.ok:
+        return proof.fix
+    if "HTTP 503" in proof.text:  # as every check shows such an answer
+        return UNREADY
+    return f"{proof.fix}; {PERHAPS_SIMULATED}" if proof.fix == PARSER_FIX and not smoke.told else proof.fix
 
 
 def _error_shape(answer: Answer) -> str:

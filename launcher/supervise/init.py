@@ -16,9 +16,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import linux, procfs
 from .custody import Custody
+
+if TYPE_CHECKING:
+    # For types alone: this module is loaded by itself by a process that stays small.
+    from .logs import Format
 
 FORWARDED = (
     signal.SIGTERM,
@@ -39,13 +44,14 @@ ending = threading.Event()
 TITLE = "serve-init"
 
 
-def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
+def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE, form: Format | None = None) -> int:
     """Fork; run `main` in the child, and an init around it in the parent. Both return the exit code.
 
     Call it before any thread is started and before anything heavy is imported: the parent keeps the memory that
     it has here. `main` gets the custody in which it notes folders and segments to remove; it should handle SIGUSR1
     and SIGUSR2, whose default is to end a process. A child that dies of signal n gives 128 + n. OSError where the
-    kernel lacks what this needs (Linux 5.3).
+    kernel lacks what this needs (Linux 5.3). `form`: of the log, for what either of the two has to say after the other
+    is gone; plain lines where there is none.
 
         sys.exit(run_as_init(serve))
     """
@@ -64,7 +70,7 @@ def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
         os.setsid()
         linux.become_subreaper()
         threading.Thread(
-            target=_outlive_nobody, args=(outer_fd, custody), name="init-guard", daemon=True
+            target=_outlive_nobody, args=(outer_fd, custody, form), name="init-guard", daemon=True
         ).start()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask - {*FORWARDED, signal.SIGCHLD})
         return main(custody)
@@ -77,10 +83,9 @@ def run_as_init(main: Callable[[Custody], int], *, title: str = TITLE) -> int:
     if killed_by is not None:
         # Nobody else can tell of this. Those that died with the launcher count too.
         told = f"{ended + left} processes ended" if whole else "some of its processes could not be ended"
-        with contextlib.suppress(OSError):
-            os.write(2, f"{TITLE}: the launcher was killed by {_name(killed_by)}; {told}\n".encode())
+        _say(f"{TITLE}: the launcher was killed by {_name(killed_by)}; {told}", form)
     for path in custody.clean():
-        print(f"launcher: could not remove {path}", file=sys.stderr)
+        _say(f"launcher: could not remove {path}", form)
     # A signal that waits now has come too late to be forwarded; it must not replace the exit code.
     for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
@@ -111,6 +116,13 @@ def _attend(inner: int) -> tuple[int, int | None, int]:
         elif number not in ignored:
             # Not yet reaped, so the pid is still the inner's.
             os.kill(inner, number)
+
+
+def _say(text: str, form: Format | None) -> None:
+    """A line on stderr, in one write: the log itself may have died in the middle of whatever it did."""
+    line = f"{text}\n" if form is None else form.own("error", text, time.time())
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode("utf-8", "backslashreplace"))
 
 
 def _name(number: int) -> str:
@@ -154,7 +166,7 @@ def end_descendants(timeout_s: float) -> bool:
         delay = min(delay * 2, 0.05)
 
 
-def _outlive_nobody(outer_fd: int, custody: Custody) -> None:
+def _outlive_nobody(outer_fd: int, custody: Custody, form: Format | None) -> None:
     """Thread of the inner: when the outer is gone, end everything. Needs no event loop, which may be stuck."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     watch = select.poll()
@@ -162,8 +174,7 @@ def _outlive_nobody(outer_fd: int, custody: Custody) -> None:
     while not watch.poll():
         pass
     ending.set()
-    with contextlib.suppress(OSError):
-        os.write(2, b"launcher: the init process is gone; ending everything\n")
+    _say("launcher: the init process is gone; ending everything", form)
     try:
         end_descendants(END_S)
         custody.clean()

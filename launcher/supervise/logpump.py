@@ -6,7 +6,6 @@ One thread reads all pipes, so that neither the event loop nor a flood of lines 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -235,14 +234,3 @@ class LogPump:
                 self._files[process] = None
                 text = f"{self._log_dir / f'{process}.log'} ends here: {error.strerror or error}"
         self.writer.put(self._format.own("error", text, time.time()), 1, wait=False)
-
-
-class PumpHandler(logging.Handler):
-    """Sends Python's `logging` records through a pump as the launcher's own lines."""
-
-    def __init__(self, pump: LogPump) -> None:
-        super().__init__()
-        self._pump = pump
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._pump.log(self.format(record), record.levelname.lower())

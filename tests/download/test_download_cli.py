@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.download import cache, snapshot, transfer
+from launcher.download import cache, harmony, snapshot, transfer
 from tests.download.conftest import SHARDS, repo
 from tests.download.standin import COMMIT, MODEL, Hub
 
@@ -197,11 +197,16 @@ def test_a_gated_draft_head_leaves_the_model_whole(start: Start, hub: Hub, tmp_p
     assert states(tmp_path)[0].complete
 
 
-def test_a_simulated_target_needs_only_the_vocabulary(start: Start, hub: Hub) -> None:
-    process = start("--target", "sim")
+@pytest.mark.parametrize(("engine", "staged"), [("mocker", False), ("echo", True)])
+def test_a_simulated_target_needs_at_most_the_vocabulary(
+    start: Start, hub: Hub, tmp_path: Path, engine: str, staged: bool
+) -> None:
+    process = start("--target", "sim", "--engine", engine)
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
-    assert "no model to download" in out
+    assert f"{'no model' if staged else 'no model and no vocabulary'} to download" in out
+    assert ("harmony vocabulary" in out) == staged
+    assert harmony.staged({"HF_HOME": str(tmp_path / "hf")}).exists() == staged
     assert not hub.seen
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import socket
 import threading
 import time
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from launcher.download import credentials, fetch, transfer
+from launcher.download import credentials, fetch, remote, transfer
 from launcher.download.orders import Options, Order
 from launcher.download.progress import Lines
 from launcher.findings import Exit, LauncherError
@@ -148,6 +150,31 @@ def test_nobody_listens(run: Run, hub: Hub) -> None:
         run()
     assert caught.value.findings[0].code == "hub-unreachable"
     assert "refused" in caught.value.findings[0].what
+
+
+def test_a_hub_whose_name_cannot_be_resolved_is_tried_three_times(tmp_path: Path) -> None:
+    out = io.StringIO()
+    endpoint = "http://nosuch.invalid"
+    options = Options(tmp_path, "HF_HOME", endpoint, credentials.find({"HOME": str(tmp_path)}), pace=0.01)
+    with pytest.raises(LauncherError) as caught:
+        fetch.run(Order(MODEL, COMMIT, (), True, ""), options, Lines(out), threading.Event())
+    said = out.getvalue().splitlines()
+    assert len(said) == 2
+    assert all(line.startswith("the name nosuch.invalid cannot be resolved (") for line in said)
+    finding = caught.value.findings[0]
+    assert finding.code == "hub-unreachable"
+    assert finding.what.startswith(f"gave up on {MODEL}: the name nosuch.invalid cannot be resolved")
+    assert "in 3 tries" in finding.why
+
+
+def test_a_resolver_that_fails_in_the_middle_is_waited_for_as_any_failure() -> None:
+    """A host that has answered has a right name: hours of download do not end with a resolver's restart."""
+    error = httpx.ConnectError("x", request=httpx.Request("GET", "http://hub.example/x"))
+    error.__cause__ = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    for reached, tries in ((set(), 3), ({"hub.example"}, None)):
+        found = remote.torn(error, "http://hub.example", reached)
+        assert isinstance(found, remote.Torn)
+        assert found.tries == tries
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -170,3 +171,27 @@ def test_a_wrong_variable_fails_though_the_file_is_staged(environ: dict[str, str
         put(environ | {harmony.VARIABLE: "/nowhere"}, str(vocabulary))
     assert caught.value.findings[0].code == "harmony-folder"
     assert found(environ) == "ok"
+
+
+def test_a_name_that_cannot_be_resolved_is_tried_three_times(environ: dict[str, str]) -> None:
+    out = io.StringIO()
+    with pytest.raises(LauncherError) as caught:
+        stage.vocabulary(environ, "http://nosuch.invalid/x", Lines(out), threading.Event(), pace=0.01)
+    said = out.getvalue().splitlines()
+    assert len(said) == 2
+    for number, line in enumerate(said, 1):
+        assert line.startswith("harmony vocabulary: the name nosuch.invalid cannot be resolved (")
+        assert line.endswith(f"({number} of 2)")
+    finding = caught.value.findings[0]
+    assert caught.value.exit_code == Exit.PROCESS_FAILED
+    assert finding.what.startswith("cannot fetch the harmony vocabulary: the name nosuch.invalid cannot")
+    assert finding.what.endswith(", 3 times")
+    assert finding.what.count("harmony vocabulary") == 1
+
+
+def test_an_address_that_stays_away_says_so_once(environ: dict[str, str], hub: Hub) -> None:
+    hub.fault("o200k", times=99, status=503)
+    with pytest.raises(LauncherError) as caught:
+        put(environ, f"{hub.url}/o200k")
+    what = caught.value.findings[0].what
+    assert what == "cannot fetch the harmony vocabulary: the server answered 503, 9 times"

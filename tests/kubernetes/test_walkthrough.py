@@ -32,7 +32,7 @@ def commands(target: str) -> list[list[str]]:
     for block in re.findall(r"^```bash\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
         for line in block.splitlines():
             text = re.sub(r"\$([A-Z]+)", lambda match: values[match[1]], line.removesuffix(" &"))
-            found.append(shlex.split(text))
+            found.append(shlex.split(text, comments=True))
     return found
 
 
@@ -154,6 +154,18 @@ def test_the_request_of_the_smoke_test() -> None:
     body = json.loads(option(words, "-d"))
     assert body["model"] == resolve("h200-disagg").target.model.name
     assert body["messages"][0]["role"] == "user"
+
+
+def test_both_pages_let_the_smoke_test_learn_of_a_simulated_engine() -> None:
+    """Where `--admin` is missing, a simulated target ends the walk in a failure."""
+    for page in (README, (ROOT / "README.md").read_text()):
+        (walk,) = [
+            block for block in re.findall(r"^```bash\n(.*?)^```", page, re.M | re.S) if "svc/" in block
+        ]
+        (smoke,) = re.findall(r"^launcher smoke (.*)", walk, re.M)
+        admin = re.search(r"--admin http://localhost:(\d+)", smoke)
+        assert admin is not None
+        assert re.search(rf"^kubectl port-forward pod/\$TARGET {admin[1]}:9000 ", walk, re.M)
 
 
 def test_images_are_those_of_the_manifests() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -13,6 +13,8 @@ from launcher.findings import LauncherError
 from launcher.observe.admin import Admin, Pages
 from launcher.observe.listener import listen
 from launcher.plan.ports import free_everywhere
+from launcher.supervise import strays
+from launcher.supervise.logpump import LogPump
 from tests.observe.support import answering, run, serving
 
 Answer = tuple[int, dict[str, str], str]
@@ -100,6 +102,43 @@ def test_a_fault_of_ours_goes_to_the_log_not_to_the_client() -> None:
     assert "abc" not in first[2]
     assert second[0] == 200
     assert told == ["admin page /status failed: RuntimeError: HF_TOKEN=abc"]
+
+
+@pytest.mark.parametrize(
+    "request_", [b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"],
+    ids=["long", "version", "tls"],
+)  # fmt: skip
+def test_what_is_no_http_gets_400_and_at_most_one_line_of_the_log(
+    request_: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[tuple[str, str]] = []
+
+    class Told:
+        def log(self, text: str, level: str = "info") -> None:
+            said.append((level, text))
+
+    async def main() -> None:
+        admin = Admin(Pages(list, lambda: True, dict, metrics))
+        port = next(number for number in range(28000, 32000) if free_everywhere(number))
+        await admin.start(listen("127.0.0.1", port))
+        try:
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request_)
+                assert (await reader.readline()).startswith(b"HTTP/1.0 400 ")
+                writer.close()
+        finally:
+            await admin.close()
+
+    with strays.caught(cast(LogPump, Told())):
+        run(main())
+    assert len(said) <= 1
+    for level, text in said:
+        assert level == "info"
+        assert "127.0.0.1 sent no HTTP request (" in text
+        assert "\n" not in text
+    assert capfd.readouterr().err == ""
 
 
 def test_a_taken_port_is_a_finding() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from launcher.prove.frontend import Frontend
 
@@ -45,6 +46,8 @@ class Fake:
     """Bytes that each handover moves, in a millisecond."""
     message: dict[str, Any] = field(default_factory=lambda: {"content": "hi", "reasoning_content": "hm"})
     finish_reason: str = "stop"
+    draining: bool = False
+    """Everything is answered with 503, as by a frontend that takes nothing new."""
     url: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
     _index: dict[int, set[tuple[str, ...]]] = field(default_factory=dict)
@@ -161,7 +164,14 @@ class Fake:
 @asynccontextmanager
 async def serving(fake: Fake) -> AsyncIterator[Frontend]:
     """The fake on a port of its own, and a client of it."""
-    app = web.Application()
+
+    @web.middleware
+    async def drain(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return (
+            web.json_response({"message": "later"}, status=503) if fake.draining else await handler(request)
+        )
+
+    app = web.Application(middlewares=[drain])
     app.router.add_get("/health", fake.health)
     app.router.add_get("/metrics", fake.metrics)
     app.router.add_get("/worker/{number}/metrics", fake.worker_metrics)

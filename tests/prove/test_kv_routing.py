@@ -57,6 +57,8 @@ def test_a_worker_without_events_is_named() -> None:
     assert proof.outcome is Outcome.FAILED
     assert proof.text == "no KV events reach the router from aggregated-1"
     assert "kv.events" in proof.fix
+    # A broker that is being replaced looks the same from the API.
+    assert "`launcher status` tells whether the events process is well" in proof.fix
     assert proof.figures["workers"]["aggregated-0"]["hit"] == 1.0
 
 

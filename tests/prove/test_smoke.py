@@ -127,6 +127,31 @@ def test_a_table_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
         out = capsys.readouterr().out
         assert "  FAIL  tool call" in out
         assert "-> the workers need parsers.reasoning" in out
+        assert "or the engine is simulated and answers random text" in out
+        assert "--admin URL" in out
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_simulated_engine_is_thought_of_only_where_nobody_said_which_it_is(told: bool) -> None:
+    async def run() -> list[Proof]:
+        async with serving(fake(message={"content": "xx"})) as frontend:
+            what = smoke.Smoke(frontend, told=told)
+            return [proof async for proof in smoke.run(what, ("reasoning", "tool-call"))]
+
+    for proof in asyncio.run(run()):
+        assert proof.outcome is Outcome.FAILED
+        assert proof.fix.startswith("the workers need parsers.reasoning")
+        assert ("simulated" in proof.fix) == (not told)
+
+
+def test_503_is_not_ready_or_draining(capsys: pytest.CaptureFixture[str]) -> None:
+    found = results(fake(draining=True))
+    refused = [proof for proof in found.values() if proof.outcome is Outcome.FAILED]
+    assert len(refused) >= 8
+    assert {proof.fix for proof in refused} == {smoke.UNREADY}
+    with background(fake(draining=True)) as url:
+        assert main(["smoke", "--url", url]) == 3
+    assert "draining" in capsys.readouterr().err
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:

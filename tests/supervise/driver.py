@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from launcher.supervise.custody import Custody
 from launcher.supervise.init import run_as_init
+from launcher.supervise.logs import JsonFormat
 
 
 def main(custody: Custody) -> int:
@@ -79,4 +80,5 @@ def serve(options: dict[str, Any], custody: Custody) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_as_init(main))
+    form = JsonFormat() if json.loads(sys.argv[1]).get("json") else None
+    sys.exit(run_as_init(main, form=form))

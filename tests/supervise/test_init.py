@@ -249,6 +249,20 @@ def test_nothing_is_left_when_the_inner_is_killed(start: Callable[..., Run], tmp
     assert int(count) >= 6
 
 
+def test_in_a_json_run_both_say_it_in_json(start: Callable[..., Run]) -> None:
+    killed = start({"programs": {"decode-0": SLEEPS}, "json": True})
+    killed.pids(1)
+    os.kill(killed.inner, signal.SIGKILL)
+    assert killed.wait() == 137
+    orphaned = start({"programs": {"decode-0": SLEEPS}, "json": True})
+    orphaned.pids(1)
+    orphaned.outer.kill()
+    eventually(lambda: not orphaned.left())
+    for run, said in ((killed, "was killed by SIGKILL"), (orphaned, "the init process is gone")):
+        (line,) = [json.loads(line) for line in run.text().splitlines() if said in line]
+        assert (line["process"], line["level"]) == ("launcher", "error")
+
+
 def test_direct_children_die_even_when_both_are_killed_at_once(start: Callable[..., Run]) -> None:
     run = start({"programs": {"decode-0": SLEEPS, "decode-1": DEAF}})
     run.pids(2)

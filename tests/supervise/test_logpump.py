@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.supervise.logfile import RotatingFile
-from launcher.supervise.logpump import LogPump, PumpHandler
+from launcher.supervise.logpump import LogPump
 from launcher.supervise.logs import JsonFormat, TextFormat
 from launcher.supervise.logwriter import LogWriter
 from tests.supervise.conftest import LIMIT_S, eventually, python
@@ -110,17 +109,11 @@ def test_bad_bytes_and_long_lines_pass(pipe: Pipe) -> None:
 
 
 def test_the_launcher_s_own_lines(pipe: Pipe) -> None:
-    logger = logging.getLogger("test-pump")
-    handler = PumpHandler(pipe.pump)
-    logger.addHandler(handler)
-    try:
-        logger.warning("careful %d", 7)
-    finally:
-        logger.removeHandler(handler)
+    pipe.pump.log("careful", "warning")
     pipe.pump.log("started")
     first, second = pipe.text().splitlines()
     assert first.startswith("launcher | ")
-    assert first.endswith("WARNING careful 7")
+    assert first.endswith("WARNING careful")
     assert second.endswith("INFO started")
 
 

@@ -120,6 +120,8 @@ def test_orders_over_the_socket(tmp_path: Path) -> None:
         for bad in (b"nonsense\n", b'{"do": "else"}\n', b"[]\n", b'"act"\n', b"\xff\n"):
             (answer,) = await order(path, bad)
             assert answer == {"ok": False, "error": "no such order; there are: act"}
+        (answer,) = await order(path, b"[" * 60_000 + b"\n")
+        assert answer["error"].startswith("no such order")
         await server.close()
 
     run(main())
