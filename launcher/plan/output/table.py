@@ -13,7 +13,7 @@ def render(plan: Plan) -> str:
     lines = [
         f"{plan.target}: {plan.model} on {plan.engine}{' (simulated)' if plan.simulated else ''}, plan {plan.hash()}",
         f"API http://{plan.http_host}:{plan.http_port}   admin http://{plan.admin_host}:{plan.admin_port}",
-        f"run folder {plan.run_dir} (0700, removed at exit)",
+        f"run folder {plan.run_dir} (0700, removed at exit; a start has a number for .run)",
     ]
     lines += [f"note: {note}" for note in plan.notes]
     rows = [
