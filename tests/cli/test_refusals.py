@@ -66,7 +66,11 @@ def test_a_signal_before_anything_is_started_is_128_and_its_number(
     """As a shell counts, and the table of exit codes; late enough on a fast machine it is a stop as asked."""
     command = [sys.executable, "-m", "launcher", "--target", "sim", "--http-port", "0", "--admin-port", "0"]
     process = subprocess.Popen(
-        [*command, "--state-dir", str(tmp_path / "state")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*command, "--state-dir", str(tmp_path / "state")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A shell's background job ignores SIGINT, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(after_s)
     process.send_signal(number)

@@ -19,7 +19,7 @@ import pytest
 from tests.chaos.load import Load, Request, bad, short
 from tests.chaos.strike import Side, routed, strike
 from tests.plan.test_real_parsers import interpreter
-from tests.support.runs import ROOT, Run
+from tests.support.runs import ROOT, Run, chat_body, post
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 STREAMS = 24
@@ -145,8 +145,8 @@ def test_a_restart_that_would_fail_requests_is_refused(disagg: Run) -> None:
     assert done.returncode == 3
     assert "--force" in done.stdout
     done = restart("decode-7", "--state-dir", str(disagg.state))
-    assert done.returncode == 3
-    assert "decode-1" in done.stdout
+    assert done.returncode == 2
+    assert "decode-1" in done.stderr
     assert restart("--state-dir", str(disagg.state)).returncode == 2
     assert restart("decode-0", "--state-dir", str(disagg.state / "none")).returncode == 2
 
@@ -171,7 +171,13 @@ def test_a_frozen_machine_goes_on_where_it_was(disagg: Run) -> None:
     until(lambda: disagg.status()["ready"] and not disagg.status()["degraded"], "whole")
     whole, restarts = routed(side(disagg)), disagg.status()["restarts"]
     freeze_all(disagg, 20)
-    assert until(lambda: routed(side(disagg)) == whole, "whole again", 20) < 2
+
+    def serves() -> bool:
+        # For a moment the page may still say what was before the freeze.
+        code, _ = post(f"{disagg.url}/v1/chat/completions", chat_body("Hello"))
+        return code == 200 and routed(side(disagg)) == whole
+
+    assert until(serves, "whole again", 20) < 2
     assert disagg.chat()["usage"]["completion_tokens"] == 16
     time.sleep(12)  # Longer than an entry lives.
     assert routed(side(disagg)) == whole
