@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -14,8 +15,9 @@ import pytest
 from launcher.machine.gpus import Inventory
 from launcher.machine.simulated import like
 from launcher.observe.history import History
+from launcher.observe.incident.case import Case
 from launcher.observe.incident.first_cause import first_error
-from launcher.observe.incident.store import Store, folder, tell_kubelet
+from launcher.observe.incident.store import KEEP, Store, folder, tell_kubelet
 from launcher.observe.incident.tracker import Incidents
 from launcher.observe.secrets import Masker
 from launcher.plan.model import MASK, Role
@@ -171,6 +173,23 @@ def test_what_follows_another_failure_names_the_first_cause(tmp_path: Path) -> N
     assert second["follows"] == first["id"]
     assert second["first_cause"] == {**first["first_cause"], "line": "ERROR NCCL watchdog"}
     assert second["first_cause"]["process"] == "decode-0"
+
+
+def test_where_something_fails_again_and_again_only_the_near_ones_are_its_cause(tmp_path: Path) -> None:
+    """And nothing of the others is kept in memory: it grew by 90 kB a failure."""
+
+    def script(scene: Scene) -> None:
+        for number in range(40):
+            name, at = f"decode-{number % 2}", 110.0 + 10 * number
+            scene.see(Kind.EXITED, name, at=at, exit=killed(), incarnation=number)
+            scene.see(Kind.HEALTHY, name, at=at + 5, incarnation=number + 1, seconds=4.0)
+
+    scene = play(tmp_path, script)
+    following = [incident["follows"] is not None for incident in scene.files]
+    assert following[-8:] == [False, True, True, True] * 2
+    gc.collect()
+    assert sum(isinstance(each, Case) for each in gc.get_objects()) <= 4
+    assert len(scene.incidents.newest(100)) == len(scene.files) == KEEP
 
 
 def test_the_failure_of_the_whole_run_is_an_incident_with_what_was_not_ready(tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ class Case:
         return self.opened.process
 
     @property
+    def first(self) -> Case:
+        """The failure that this one follows, directly or not; itself where it follows none."""
+        return self if self.follows is None else self.follows.first
+
+    @property
     def since(self) -> float:
         """Start of the process (seconds since the epoch), or of the time that matters."""
         started = self.state.started_at if self.state is not None else None
@@ -131,9 +136,7 @@ class Case:
         return first or self.opened
 
     def _first_cause(self, events: list[Event]) -> dict[str, Any]:
-        case = self
-        while case.follows is not None:
-            case = case.follows
+        case = self.first
         event = case.first_event(events)
         cause = {
             "process": case.process,

@@ -16,7 +16,7 @@ from launcher.machine.packages import versions
 from launcher.observe.history import History
 from launcher.observe.incident import oom
 from launcher.observe.incident.case import LINES, Case, Record
-from launcher.observe.incident.store import Store, summary, tell_kubelet
+from launcher.observe.incident.store import KEEP, Store, summary, tell_kubelet
 from launcher.observe.incident.text import headline
 from launcher.observe.secrets import Masker
 from launcher.plan.model import Plan
@@ -131,7 +131,9 @@ class Incidents:
             case.exit = event
         before = self._newest
         if before is not None and before.process != case.process:
-            near = event.at - before.opened.at <= CASCADE_S
+            # From the first of them: where something fails every few seconds, what failed an hour ago is no cause, and
+            # its lines are not kept.
+            near = event.at - before.first.opened.at <= CASCADE_S
             # The run as a whole fails of what is still broken, however long ago it broke.
             case.follows = before if near or (kind == "run" and before.process in self._open) else None
         self._read(case)
@@ -190,8 +192,10 @@ class Incidents:
                 continue
             self._refused = ""
             self._known[id] = entry
+            if len(self._known) > KEEP:
+                del self._known[min(self._known)]  # its file is gone too
             if id not in self._told:
-                self._told.add(id)
+                self._told = {each for each in self._told if each in self._known} | {id}
                 self._log(f"incident: {entry['what']}; written to {entry['path']}", "warning")
 
     def _write(self, case: Case, document: dict[str, Any]) -> dict[str, Any]:
