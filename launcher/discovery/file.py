@@ -179,7 +179,11 @@ class FileDiscovery:
 
     def _make_anew(self) -> None:
         """Where somebody removed the folder, as cleaners of /tmp do: the entries of the living, written again."""
-        gone = {entry.path.parent for entry in self._entries.values() if not entry.path.parent.is_dir()}
+        gone = {
+            bucket
+            for bucket in {entry.path.parent for entry in self._entries.values()}
+            if not bucket.is_dir()
+        }
         if not gone:
             return
         run = self._folder.parent
