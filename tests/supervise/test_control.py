@@ -19,6 +19,7 @@ from launcher.control import client
 from launcher.control.server import ControlServer, Note
 from launcher.upkeep import Restart
 from tests.supervise.conftest import plan_of, process, run
+from tests.support.control import order
 
 
 class Calls:
@@ -35,14 +36,6 @@ class Calls:
 def restart(calls: Calls) -> Restart:
     plan = plan_of(process("frontend"), process("decode-0"), process("decode-1"))
     return Restart(calls, None, None, plan)  # type: ignore[arg-type]
-
-
-async def order(path: Path, line: bytes) -> list[dict[str, Any]]:
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    writer.write(line)
-    answers = [json.loads(answer) for answer in (await reader.read()).splitlines()]
-    writer.close()
-    return answers
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from launcher.plan.model import Role
 from launcher.prove.frontend import Frontend
 from launcher.supervise.events import ProcessState, State
 from tests.supervise.conftest import plan_of, process, run
+from tests.support.control import order
 
 
 def state(name: str, ready_at: float = 1.0, *, healthy: bool = True) -> ProcessState:
@@ -94,14 +94,6 @@ def test_a_cache_is_warm_once_a_worker_was_ready_with_it(tmp_path: Path) -> None
     assert not warmth.is_cold("")
     (tmp_path / "key" / "vllm" / "torch_compile_cache").rmdir()
     assert warmth.is_cold(worker.warm_key), "emptied by somebody"
-
-
-async def order(path: Path, line: bytes) -> list[dict[str, Any]]:
-    reader, writer = await asyncio.open_unix_connection(str(path))
-    writer.write(line)
-    answers = [json.loads(answer) for answer in (await reader.read()).splitlines()]
-    writer.close()
-    return answers
 
 
 def test_orders_over_the_socket(tmp_path: Path) -> None:
